@@ -1,0 +1,61 @@
+# Works on a fresh machine that has python3 (3.10 or newer) and make; everything else comes into .venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test test-faults test-engines lint format bench wheel clean
+
+help:
+	@echo 'make demo          install, fetch the vllm 0.6.3 wheel (200 MB, kept in a cache), plan, apply, status, revert'
+	@echo 'make test          all tests but the two below; a few minutes on 2 cores'
+	@echo 'make test-faults   kill and fail apply and revert at every write-like system call'
+	@echo 'make test-engines  tests on released wheels (hundreds of MB, kept in a cache)'
+	@echo 'make lint          ruff, mypy, import order, text rules'
+	@echo 'make format        what ruff can mend by itself'
+	@echo 'make bench         speed, side by side with git apply, patch and quilt'
+	@echo 'make wheel         dist/*.whl and dist/*.tar.gz'
+	@echo 'make clean         remove .venv and what was built; the cache of wheels stays'
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo '$(PYTHON) is older than 3.10; run: make PYTHON=python3.12 ...' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo '$(PYTHON) cannot make environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: $(STAMP)
+	@PATH="$(abspath $(BIN)):$$PATH" bash docs/demo.sh
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not faults and not engines'
+
+test-faults: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS) -m faults
+
+test-engines: $(STAMP)
+	$(BIN)/python -m pytest -m engines
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_text_rules.py
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.run
+
+wheel: $(STAMP)
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf .venv .venv-3.* dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
