@@ -9,7 +9,15 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # What a developer's shell may hold and a test must not see.
-_FOREIGN = ("SOURCE_DATE_EPOCH", "NO_COLOR", "FORCE_COLOR", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "QUILT_PATCHES")
+_FOREIGN = (
+    "SOURCE_DATE_EPOCH",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "QUILT_PATCHES",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The house's rules that a reader of imports can check: who may import whom, how long a module and a function may be."""
+"""The rules of the house that a syntax tree shows: who imports whom, how long a module and a function may be."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ PACKAGE = Path(__file__).resolve().parent.parent / "patchkit"
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("output", "process", "resources"),
-    ("tree", "diff", "config", "syntax", "target", "environment", "fetch", "dist"),
+    ("tree", "overlay", "diff", "config", "syntax"),
+    ("engine", "target", "environment", "directories", "checkout", "fetch", "dist"),
     ("trailers", "series", "lock"),
     ("receipt",),  # plan.py imports its records
-    ("strip", "plan"),
+    ("strip", "decision", "decide", "stack", "plan"),
     ("state", "journal", "transaction"),
     ("status", "workflow"),
     ("author", "lint", "port", "abi"),
@@ -42,8 +43,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "kconfiglib": ("config",),
 }
 
-# diff/, config/ and plan.py open no file, read no environment and know no clock.
-PURE = ("diff", "config", "plan")
+# From the bytes of a patch to a plan nothing opens a file, reads the environment or knows the clock.
+PURE = ("diff", "config", "overlay", "strip", "decision", "decide", "stack", "plan")
 IMPURE_MODULES = frozenset({"os", "io", "shutil", "tempfile", "subprocess", "socket", "time", "random", "secrets"})
 IMPURE_NAMES = frozenset({("pathlib", "Path"), ("datetime", "datetime")})
 
@@ -114,7 +115,9 @@ def test_imports_have_no_circle() -> None:
     known = {_dotted(path) for path in MODULES}
     graph: dict[str, set[str]] = {}
     for path in MODULES:
-        wanted = {f"{module}.{name}" if f"{module}.{name}" in known else module for module, name, _ in _imports(_syntax(path))}
+        wanted = {
+            f"{module}.{name}" if f"{module}.{name}" in known else module for module, name, _ in _imports(_syntax(path))
+        }
         graph[_dotted(path)] = wanted & known
     assert list(TopologicalSorter(graph).static_order())
 

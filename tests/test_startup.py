@@ -58,7 +58,9 @@ def _modules_without_us() -> set[str]:
     return set(run.stdout.split())
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("plan", "--help"), ("series", "--help")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("plan", "--help"), ("series", "--help")], ids=" ".join
+)
 def test_help_loads_nothing_heavy(checkout: Path, arguments: tuple[str, ...]) -> None:
     loaded = _modules_after(checkout, *arguments)
     assert "click" in loaded, "the probe ran the command"
