@@ -1,0 +1,100 @@
+"""The words after --target: an engine's name and a PEP 440 set, read with a mark under what cannot be meant."""
+
+from __future__ import annotations
+
+import re
+
+from patchkit.engine import ENGINES, KNOWN_NAMES, Engine, find_engine, normalise_name
+from patchkit.errors import UsageError
+
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)?\s*")
+_CLAUSE = re.compile(r"[^,]*")
+_VERSION_AFTER = re.compile(r"[-@=:/ ]*v?([0-9][0-9A-Za-z.+!-]*)$")
+# The sets that people write nearly always: valid without asking packaging, whose import costs more than all else here.
+_PLAIN_SET = re.compile(r"(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:,(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*)*")
+_HINT = "write NAME or NAME with versions: vllm==0.6.3, 'sglang>=0.5,<0.5.2'"
+
+
+def parse_specifier(text: str) -> tuple[Engine, str]:
+    """Return the engine and the PEP 440 set ("" for any version) of `vllm==0.6.3`."""
+    match = _NAME.match(text)
+    name, end = (match[1] or "", match.end()) if match else ("", 0)
+    engine = find_engine(name)
+    if engine is None:
+        raise unknown_engine(text, name)
+    if text[end:].strip():
+        _check_clauses(text, end, engine)
+    return engine, text[end:].rstrip().removesuffix(",").rstrip()
+
+
+def accepts(specifier: str, version: str) -> bool:
+    """Tell whether a version is in the set: `==0.6.3` has 0.6.3+cpu, and a pre-release that is there counts."""
+    if not specifier or version == pinned_version(specifier):
+        return True
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return SpecifierSet(specifier).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def pinned_version(specifier: str) -> str:
+    """Return the one version that a set names (`==0.6.3`), "" when it names several."""
+    match = re.fullmatch(r"\s*===?\s*([0-9A-Za-z.+!-]+)\s*", specifier)
+    return match[1] if match else ""
+
+
+def unknown_engine(text: str, name: str) -> UsageError:
+    """Return the error for a name that is no engine's, with the nearest that is."""
+    import difflib
+
+    known = "known engines: " + ", ".join(engine.name for engine in ENGINES)
+    if not name:
+        return UsageError(
+            f"no engine named in {text!r}", why=_marked(text, len(text) - len(text.lstrip())), hint=f"{_HINT}\n{known}"
+        )
+    written = normalise_name(name)
+    hint = known
+    for start in sorted(KNOWN_NAMES, key=len, reverse=True):
+        if written.startswith(start) and (version := _VERSION_AFTER.fullmatch(name[len(start) :])):
+            hint = f"write {start}=={version[1]}\n{known}"
+            break
+    else:
+        if near := difflib.get_close_matches(written, KNOWN_NAMES, n=1):
+            hint = f"did you mean {near[0]}?\n{known}"
+    return UsageError(f"unknown engine {name!r}", why=_marked(text, text.index(name), len(name)), hint=hint)
+
+
+def _check_clauses(text: str, start: int, engine: Engine) -> None:
+    if _PLAIN_SET.fullmatch(text, start):
+        return
+    from packaging.specifiers import InvalidSpecifier, Specifier
+
+    position = start
+    while position <= len(text):
+        match = _CLAUSE.match(text, position)
+        clause = match[0] if match else ""
+        try:
+            if clause.strip() or position < len(text):  # a comma at the very end is allowed, as packaging allows it
+                Specifier(clause)
+        except InvalidSpecifier:
+            blank = len(clause) - len(clause.lstrip())
+            raise UsageError(
+                f"{clause.strip() or ','!r} is not a version specifier",
+                why=_marked(text, position + blank, len(clause.strip()) or 1),
+                hint=_repair(clause, engine),
+            ) from None
+        position += len(clause) + 1
+
+
+def _repair(clause: str, engine: Engine) -> str:
+    """Guess what was meant: `=0.6.3`, `@0.6.3` and ` 0.6.3` are one version."""
+    version = _VERSION_AFTER.fullmatch(clause.strip())
+    return f"write {engine.name}=={version[1]}" if version else _HINT
+
+
+def _marked(text: str, start: int, length: int = 1) -> str:
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return f"  {shown}\n  {' ' * start}{'^' * max(1, length)}"
