@@ -3,10 +3,10 @@
 # Run by `make demo`. Everything happens in a directory of its own; the downloaded wheel stays in the cache.
 set -euo pipefail
 
-cache=${XDG_CACHE_HOME:-$PWD/.cache}/patchkit
+original=${XDG_CACHE_HOME:-$PWD/.cache}/patchkit/vllm-0.6.3
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-mkdir -p "$cache"
+mkdir -p "$original"
 target=vllm==0.6.3
 
 say() { printf '\n# %s\n' "$*"; }
@@ -25,11 +25,10 @@ run python --version
 run patchkit --version
 
 say "The wheel of $target: fetched with pip (200 MB the first time), checked and unpacked. plan writes nothing into it."
-run patchkit plan --target "$target" --fetch "$cache"
+run patchkit plan --target "$target" --fetch "$original"
 
 say "A copy to work on. Its files are hard links to the unpacked wheel, as uv and conda make them: patchkit never"
 say "writes into a file that is there, it puts a new one in its place, and the original keeps its bytes."
-original=$(find "$cache" -maxdepth 3 -type d -name 'vllm-0.6.3*.dist-info' -printf '%h\n' | head -n 1)
 cp -al "$original" "$scratch/tree"
 cd "$scratch"
 before=$(digest tree)

@@ -17,12 +17,12 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("output", "process", "resources"),
     ("tree", "overlay", "diff", "config", "syntax"),
-    ("engine", "target", "environment", "directories", "checkout", "fetch", "dist"),
+    ("engine", "specifier", "target", "environment", "directories", "checkout", "fetch", "dist"),
     ("trailers", "series", "lock"),
     ("receipt",),  # plan.py imports its records
-    ("strip", "decision", "decide", "stack", "plan"),
-    ("state", "journal", "transaction"),
-    ("status", "workflow"),
+    ("strip", "decision", "decide", "wanted", "stack", "plan"),
+    ("state", "journal", "bytecode", "preflight", "transaction"),
+    ("compose", "session", "status", "workflow"),
     ("author", "lint", "port", "abi"),
     ("native",),
     ("attention",),
@@ -44,7 +44,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 }
 
 # From the bytes of a patch to a plan nothing opens a file, reads the environment or knows the clock.
-PURE = ("diff", "config", "overlay", "strip", "decision", "decide", "stack", "plan")
+PURE = ("diff", "config", "overlay", "strip", "decision", "decide", "stack", "plan", "compose")
 IMPURE_MODULES = frozenset({"os", "io", "shutil", "tempfile", "subprocess", "socket", "time", "random", "secrets"})
 IMPURE_NAMES = frozenset({("pathlib", "Path"), ("datetime", "datetime")})
 
