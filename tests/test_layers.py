@@ -15,13 +15,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "patchkit"
 # module or a sub-package directly below patchkit.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("output", "process", "resources"),
+    ("output", "process", "resources", "version"),
     ("tree", "overlay", "diff", "config", "syntax"),
     ("engine", "specifier", "target", "environment", "directories", "checkout", "fetch", "dist"),
     ("trailers", "series", "lock"),
     ("receipt",),  # plan.py imports its records
     ("strip", "decision", "decide", "wanted", "stack", "plan"),
-    ("state", "journal", "bytecode", "preflight", "transaction"),
+    ("state", "journal", "bytecode", "preflight", "staging", "transaction"),
     ("compose", "session", "status", "workflow"),
     ("author", "lint", "port", "abi"),
     ("native",),

@@ -23,7 +23,9 @@ FORBIDDEN: dict[str, re.Pattern[str]] = {
         r"(?:py[p]i\.(?:org|python)|pythonhoste[d]\.|npmj[s]\.|deb\.debia[n]|archive\.ubunt[u])", re.IGNORECASE
     ),
     "path of a machine": re.compile(r"(?<![\w.$}])/(?:hom[e]|roo[t]|User[s]|wor[k]|tm[p]/v)/\w"),
-    "mail address": re.compile(r"<[\w.+-]+@(?!(?:[\w-]+\.)*(?:example\.(?:com|org|net)|example|invalid)>)[\w-]+\.[\w.-]+>"),
+    "mail address": re.compile(
+        r"<[\w.+-]+@(?!(?:[\w-]+\.)*(?:example\.(?:com|org|net)|example|invalid)>)[\w-]+\.[\w.-]+>"
+    ),
     "signature of a person": re.compile(
         r"^(?:Co-authored|Signed-off|Reviewed|Acked)-by: [A-Z]\w+ [A-Z]\w+", re.MULTILINE
     ),
