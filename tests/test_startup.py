@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,21 +42,23 @@ print(json.dumps([status or 0, sorted(sys.modules)]))
 
 
 def _modules_after(checkout: Path, *arguments: str) -> set[str]:
-    """Return what is loaded when the command has ended."""
-    run = subprocess.run(
-        [sys.executable, "-c", _PROBE, *arguments], cwd=checkout, capture_output=True, text=True, check=True
-    )
-    status, modules = json.loads(run.stdout.splitlines()[-1])
-    assert status == 0
-    return set(modules) - _modules_without_us()
+    """Return what is loaded when the command has ended, less what the interpreter loads by itself."""
+    loaded = _last_line(checkout, _PROBE, *arguments)
+    assert loaded[0] == 0
+    return set(loaded[1]) - _modules_without_us(checkout)
 
 
-def _modules_without_us() -> set[str]:
-    """Return what the interpreter loads by itself: .pth files of an environment may import anything."""
-    run = subprocess.run(
-        [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
-    )
-    return set(run.stdout.split())
+def _modules_without_us(checkout: Path) -> set[str]:
+    """Return what a start loads without us: the .pth files of an environment may import anything."""
+    return set(_last_line(checkout, "import json, sys; print(json.dumps(sorted(sys.modules)))"))
+
+
+def _last_line(checkout: Path, code: str, *arguments: str) -> list[Any]:
+    command = [sys.executable, "-c", code, *arguments]
+    run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    found: list[Any] = json.loads(run.stdout.splitlines()[-1])
+    return found
 
 
 @pytest.mark.parametrize(
