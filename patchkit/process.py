@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from patchkit.errors import RefusedError
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from subprocess import Popen
 
 _LAST_LINES = 8
