@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from patchkit.version import VERSION
+
 pytestmark = [pytest.mark.network, pytest.mark.xdist_group("wheel")]
 
 PATCH = """\
@@ -77,7 +79,7 @@ def test_the_licence_and_the_notice_travel_along(wheel: Path) -> None:
 
 
 def test_the_installed_command_says_its_version(command: Path, tmp_path: Path) -> None:
-    assert "0.1.0" in _run(command, "--version", cwd=tmp_path)
+    assert _run(command, "--version", cwd=tmp_path) == f"patchkit, version {VERSION}\n"
 
 
 def test_the_shipped_series_are_found_inside_the_installed_package(command: Path, tmp_path: Path) -> None:
