@@ -1,0 +1,332 @@
+"""Where each hunk of a file patch goes: exact at the stated line, else the one other place that its scope allows.
+
+No fuzz: every context and removed line must be there, byte for byte. git's anchors hold for hunks with context: one
+that begins at line 0 or 1 stands only at the start of the file, one without context behind its last change only at
+the end. Hunks are placed on the file as it was before all of them, so the stated line is `old_start`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from patchkit.diff.explain import explain_misfit
+from patchkit.diff.image import Image, Sides, hunk_sides, split_lines, without_carriage_returns
+from patchkit.diff.judge import UNKNOWN, Agreement, Judge
+from patchkit.diff.model import Placement, Proof, Verdict
+from patchkit.diff.overlap import Spans
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from patchkit.diff.model import FilePatch, Hunk
+
+__all__ = ["Evidence", "accepted", "place_hunks", "split_lines"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """What is known beside the patch and the file.
+
+    `base` is the file the patch was cut against (after the patches before it), when known; `proven` says that the
+    file to be patched is known by its hash to be that file. `python`: scopes are judged by syntax tree. `strict`: an
+    offset whose scope is not proven is not accepted. `crlf` is the patch's: all its lines were converted to CRLF.
+    """
+
+    base: bytes | None
+    proven: bool
+    python: bool
+    strict: bool
+    crlf: bool
+
+
+def accepted(placement: Placement, *, strict: bool) -> bool:
+    """True when the hunk may be applied, or is there already; strict: an offset needs the proof of its scope."""
+    if placement.verdict is Verdict.OFFSET:
+        return not strict or placement.proof in (Proof.LOCK, Proof.SCOPE)
+    return placement.verdict in (Verdict.EXACT, Verdict.PRESENT)
+
+
+def place_hunks(file: FilePatch, lines: Sequence[bytes], evidence: Evidence) -> tuple[Placement, ...]:
+    """Return a placement for every hunk, in the order of the hunks. A missing file has no lines.
+
+    The `hunk` of a placement is the hunk as it is to be applied: of a patch that was converted to CRLF as a whole,
+    the CR are gone unless the file has them. A hunk without lines on its old side has the `line` it is inserted after.
+
+    A hunk is EXACT at its stated line though the same lines occur elsewhere. But when its postimage stands there too
+    (one more of several equal lines was inserted, or one of them removed), nobody can tell whether it was applied
+    already: without the proof of a hash this is a conflict. The same when the hunk fits at an offset and its postimage
+    stands in the file: applying would insert twice. When the two line numbers of a hunk contradict each other (edited
+    by hand), git looks around the new one; then the stated line has no privilege and the place must be the only one.
+    """
+    hunks = _converted(file.hunks, lines) if evidence.crlf else file.hunks
+    return _Placing(file, hunks, lines, evidence).place_all()
+
+
+def _converted(hunks: tuple[Hunk, ...], lines: Sequence[bytes]) -> tuple[Hunk, ...]:
+    """Give up the CR of a converted patch where the file has none; a new file keeps them, as in git."""
+    everywhere = bool(lines) and not any(line.endswith(b"\r\n") for line in lines)
+    return tuple(without_carriage_returns(hunk, everywhere=everywhere) for hunk in hunks)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Aim:
+    """A hunk with its sides and the index it is stated at; `firm` says that both of its line numbers mean that."""
+
+    hunk: Hunk
+    sides: Sides
+    stated: int
+    firm: bool
+
+    @property
+    def at_start(self) -> bool:
+        return self.hunk.old_start <= 1
+
+    @property
+    def at_end(self) -> bool:
+        return not self.sides.trailing
+
+
+class _Placing:
+    """The hunks of one file patch on their way to their places."""
+
+    def __init__(self, file: FilePatch, hunks: tuple[Hunk, ...], lines: Sequence[bytes], evidence: Evidence) -> None:
+        self._image = Image(lines)
+        self._evidence = evidence
+        base = evidence.base
+        self._proven = evidence.proven or (base is not None and base == b"".join(self._image.lines))
+        self._judge = Judge(
+            name=file.new_name or file.old_name or "",
+            image=self._image,
+            base=None if self._proven else base,
+            python=evidence.python,
+        )
+        self._aims = _aims(hunks)
+
+    def place_all(self) -> tuple[Placement, ...]:
+        placements = [self._place_exactly(aim) for aim in self._aims]
+        taken = Spans()
+        for number, (aim, placed) in enumerate(zip(self._aims, placements, strict=True)):
+            if placed is None:
+                placements[number] = self._search(aim, taken)
+            elif placed.verdict is Verdict.EXACT and taken.rival(*_span(aim, placed)) is None:
+                taken.add(*_span(aim, placed), number)
+        return _without_overlaps(self._aims, [placed for placed in placements if placed is not None])
+
+    def _place_exactly(self, aim: _Aim) -> Placement | None:
+        """Return the verdict at the stated line, None when the hunk must be looked for."""
+        sides = aim.sides
+        if not sides.context:
+            return self._place_bare(aim)
+        if not aim.firm and not self._proven:
+            return None
+        if not self._image.fits(sides.old, aim.stated) or not self._anchored(aim, aim.stated):
+            return None
+        if not self._proven and self._stands_too(aim):
+            line = aim.stated + 1
+            return _conflict(aim, f"line {line} reads as before and as after the change (repeated lines): needs --base")
+        agreement = self._judge.compare_with_base(aim.hunk, sides, aim.stated)
+        if agreement.agrees is False:
+            return _moved(aim, aim.stated, agreement)
+        proof = Proof.LOCK if self._proven else Proof.LINE if agreement.agrees is None else Proof.SCOPE
+        return _placed(aim, Verdict.EXACT, aim.stated, agreement, proof=proof)
+
+    def _place_bare(self, aim: _Aim) -> Placement:
+        """Place a hunk without any context: at the stated line of a proven file, or as the whole of a file."""
+        sides, lines = aim.sides, self._image.lines
+        proof = Proof.LOCK if self._proven else Proof.LINE
+        if sides.old == lines and (lines or not aim.stated):
+            whole = "its old side is the whole file"
+            kind, reason = (Verdict.OFFSET, whole) if aim.stated else (Verdict.EXACT, "")
+            return _placed(aim, kind, 0, UNKNOWN, proof=proof, reason=reason)
+        if sides.new == lines and lines:
+            return _placed(
+                aim, Verdict.PRESENT, 0, UNKNOWN, proof=Proof.LINE, reason="the file has this content already"
+            )
+        if not self._proven:
+            return _conflict(aim, "no context: needs --base or a lock")
+        if aim.stated > len(lines) or not self._image.fits(sides.old, aim.stated) or self._glues(sides, aim.stated):
+            return _conflict(aim, f"no context, and not at line {aim.hunk.old_start}")
+        return _placed(aim, Verdict.EXACT, aim.stated, UNKNOWN, proof=proof)
+
+    def _anchored(self, aim: _Aim, index: int) -> bool:
+        """True when git's anchors allow the index, and no line without LF would come to stand inside the file."""
+        if aim.at_start and index:
+            return False
+        if aim.at_end and index + len(aim.sides.old) != len(self._image.lines):
+            return False
+        return not (aim.sides.unterminated and self._glues(aim.sides, index))
+
+    def _glues(self, sides: Sides, index: int) -> bool:
+        """True when the hunk, put at the index, would join two lines for want of an LF."""
+        end = index + len(sides.old)
+        before = self._image.lines[index - 1 : index] if index and not sides.old else []
+        ends = [*before, *sides.new[:-1], *(sides.new[-1:] if end < len(self._image.lines) else [])]
+        return not all(line.endswith(b"\n") for line in ends)
+
+    def _stands_too(self, aim: _Aim) -> bool:
+        """True when the postimage stands where the preimage stands, as among repeated lines."""
+        sides = aim.sides
+        if not self._image.fits(sides.new, aim.stated):
+            return False
+        return bool(sides.trailing) or aim.stated + len(sides.new) == len(self._image.lines)
+
+    def _search(self, aim: _Aim, taken: Spans) -> Placement:
+        """Look for a hunk that is not at its stated line; `taken` are the spans of exact hunks before it."""
+        places, complete = self._image.places(aim.sides.old, at_start=aim.at_start, at_end=aim.at_end)
+        if not complete:
+            return _conflict(aim, "its lines are repeated too often in the file to tell where it belongs")
+        here = [
+            (index, self._judge_place(aim, index))
+            for index in places
+            if self._anchored(aim, index) and taken.rival(index, index + len(aim.sides.old)) is None
+        ]
+        fitting = [(index, agreement) for index, agreement in here if agreement.agrees is not False]
+        present = self._standing(aim)
+        if len(fitting) > 1:
+            return _conflict(aim, f"ambiguous: fits at lines {_listed([index + 1 for index, _ in fitting])}")
+        if fitting:
+            return self._offset(aim, *fitting[0], present)
+        return self._unplaced(aim, here, present)
+
+    def _unplaced(
+        self, aim: _Aim, here: list[tuple[int, Agreement]], present: list[tuple[int, Agreement]]
+    ) -> Placement:
+        """Tell what became of a hunk that has no place: `here` it fits in other scopes, `present` it stands already."""
+        if len(present) == 1:
+            return _present(aim, *present[0])
+        if here:
+            return _moved(aim, *min(here, key=lambda place: abs(place[0] - aim.stated)))
+        if present:
+            lines = _listed([index + 1 for index, _ in present])
+            return _conflict(aim, f"does not fit, and what it would leave stands at lines {lines}")
+        return _conflict(aim, explain_misfit(aim.sides, self._image, aim.stated))
+
+    def _judge_place(self, aim: _Aim, index: int) -> Agreement:
+        """Compare scopes; a section heading cannot contradict the stated line."""
+        agreement = self._judge.compare(aim.hunk, aim.sides, index)
+        return UNKNOWN if index == aim.stated and agreement.proof is Proof.HEADING else agreement
+
+    def _offset(self, aim: _Aim, index: int, agreement: Agreement, present: list[tuple[int, Agreement]]) -> Placement:
+        """Decide on the only place that is left."""
+        if present and not self._proven:
+            return _conflict(
+                aim,
+                f"fits at line {index + 1}, but the change stands already at line {present[0][0] + 1}: applied twice?",
+            )
+        proof = Proof.LOCK if self._proven else agreement.proof
+        if index == aim.stated:
+            return _placed(aim, Verdict.EXACT, index, agreement, proof=Proof.LINE if proof is Proof.NONE else proof)
+        reason = "" if proof in (Proof.LOCK, Proof.SCOPE) else "scope unproven"
+        if reason and self._evidence.strict:
+            reason += ": not accepted in a series (give --base)"
+        return _placed(aim, Verdict.OFFSET, index, agreement, proof=proof, reason=reason)
+
+    def _standing(self, aim: _Aim) -> list[tuple[int, Agreement]]:
+        """Return where the postimage stands, but in another scope; only the stated new line if it is there."""
+        sides, stated = aim.sides, max(aim.hunk.new_start - 1, 0)
+        if sides.new == sides.old or not sides.new:
+            return []
+        places, _ = self._image.places(sides.new, at_start=aim.hunk.new_start <= 1, at_end=aim.at_end)
+        judged = [(index, self._judge.compare(aim.hunk, sides, index)) for index in places]
+        agreed = [place for place in judged if place[1].agrees is not False]
+        return [place for place in agreed if place[0] == stated] or agreed
+
+
+def _aims(hunks: tuple[Hunk, ...]) -> list[_Aim]:
+    """Work out which index each hunk names, and whether git would begin to look at the same one."""
+    aims = []
+    applied: list[tuple[int, int]] = []
+    shift = last = 0
+    ordered = True
+    for hunk in hunks:
+        sides = hunk_sides(hunk)
+        stated = hunk.old_start if not sides.old else max(hunk.old_start - 1, 0)
+        ordered = ordered and stated >= last
+        # git looks at the new line in the file as it is after the hunks before this one in the patch.
+        before = shift if ordered else sum(delta for index, delta in applied if index <= stated)
+        expected = hunk.new_start if not sides.new else max(hunk.new_start - 1, 0)
+        aims.append(_Aim(hunk=hunk, sides=sides, stated=stated, firm=expected - before == stated))
+        delta = len(sides.new) - len(sides.old)
+        applied.append((stated, delta))
+        shift += delta
+        last = stated
+    return aims
+
+
+def _placed(
+    aim: _Aim, verdict: Verdict, index: int, agreement: Agreement, *, proof: Proof, reason: str = ""
+) -> Placement:
+    inserted = not aim.sides.old and verdict is not Verdict.PRESENT
+    line = index if inserted else index + 1
+    offset = line - (aim.hunk.old_start if inserted else max(aim.hunk.old_start, 1))
+    return Placement(
+        hunk=aim.hunk,
+        verdict=verdict,
+        line=line,
+        offset=0 if verdict is Verdict.EXACT else offset,
+        reason=reason,
+        scope_before=agreement.before,
+        scope_after=agreement.after,
+        proof=proof,
+    )
+
+
+def _present(aim: _Aim, index: int, agreement: Agreement) -> Placement:
+    proof = Proof.LINE if agreement.agrees is None and index + 1 == aim.hunk.new_start else agreement.proof
+    reason = f"the change stands at line {index + 1}"
+    return _placed(aim, Verdict.PRESENT, index, agreement, proof=proof, reason=reason)
+
+
+def _moved(aim: _Aim, index: int, agreement: Agreement) -> Placement:
+    before, after = agreement.before or "module level", agreement.after or "module level"
+    reason = f"cut in {before}, but its context stands in {after} at line {index + 1}"
+    return _placed(aim, Verdict.MOVED, index, agreement, proof=agreement.proof, reason=reason)
+
+
+def _conflict(aim: _Aim, reason: str) -> Placement:
+    return Placement(
+        hunk=aim.hunk,
+        verdict=Verdict.CONFLICT,
+        line=None,
+        offset=0,
+        reason=reason,
+        scope_before=None,
+        scope_after=None,
+        proof=Proof.NONE,
+    )
+
+
+def _listed(numbers: list[int]) -> str:
+    """Return `12, 40 and 71`, at most six of them."""
+    shown = [str(number) for number in numbers[:6]]
+    rest = len(numbers) - len(shown)
+    tail = f"{rest} more" if rest else shown.pop()
+    return f"{', '.join(shown)} and {tail}" if shown else tail
+
+
+def _span(aim: _Aim, placed: Placement) -> tuple[int, int]:
+    """Return the range of indices that a placed hunk covers in the file."""
+    covered = aim.sides.new if placed.verdict is Verdict.PRESENT else aim.sides.old
+    line = placed.line or 0
+    index = line - 1 if covered else line
+    return index, index + len(covered)
+
+
+def _without_overlaps(aims: Sequence[_Aim], placements: list[Placement]) -> tuple[Placement, ...]:
+    """Turn the weaker of two hunks that share a line into a conflict: exact before offset, then the patch's order."""
+    rank = {Verdict.EXACT: 0, Verdict.OFFSET: 1, Verdict.PRESENT: 2}
+    ranked = sorted(
+        (rank[placed.verdict], number) for number, placed in enumerate(placements) if placed.verdict in rank
+    )
+    kept = Spans()
+    for _, number in ranked:
+        placed = placements[number]
+        span = _span(aims[number], placed)
+        rival = kept.rival(*span)
+        if rival is None:
+            kept.add(*span, number)
+        else:
+            reason = f"overlaps hunk {rival + 1}, which stands at line {placements[rival].line}"
+            placements[number] = _conflict(aims[number], reason)
+    return tuple(placements)

@@ -1,0 +1,150 @@
+"""Which function or class a line stands in: by syntax tree for Python, by section heading for every other text.
+
+A line belongs to the innermost `def`, `async def` or `class` around it; decorators belong to their definition. Blank
+lines behind a body, and comments that are indented deeper than the definition, belong to the body, up to the next
+statement: this is how people read a file. So the blank lines between two methods are the first one's.
+
+Section headings are what `git diff` writes behind the second `@@`: the nearest line above the hunk that looks like
+the start of a function (xdiff/xemit.c, userdiff.c).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Sequence
+
+_HEADING_LENGTH = 80
+_PYTHON_HEADING = re.compile(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)", re.DOTALL)
+# git's cpp driver, without its second pattern for lines that the default rule takes too: labels are no functions.
+_LABEL = re.compile(rb"[ \t]*[A-Za-z_][A-Za-z_0-9]*:[ \t]*(?:$|/[/*])")
+_C_HEADING = re.compile(rb"(?:::[ \t]*)?[A-Za-z_]", re.DOTALL)
+_DEFAULT_FIRST = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$")
+_LONE_CR = re.compile(rb"\r(?!\n)")
+_SEARCH_LIMIT = 20_000
+
+
+class Scopes:
+    """The definitions of one Python file, as the ranges of lines they own."""
+
+    __slots__ = ("_names", "_starts")
+
+    def __init__(self, boundaries: Sequence[tuple[int, str]]) -> None:
+        self._starts = [line for line, _ in boundaries]
+        self._names = [name for _, name in boundaries]
+
+    def at(self, line: int) -> str:
+        """Return the qualified name of the definition around the 1-based line, "" at module level."""
+        position = bisect_right(self._starts, line) - 1
+        return self._names[position] if position >= 0 else ""
+
+
+def python_scopes(content: bytes) -> Scopes | None:
+    """Read the scopes of a Python file; None when this interpreter cannot parse it."""
+    import ast
+    import warnings
+
+    # Python ends a line at a lone CR, a patch does not: the numbers must be those of the patch.
+    source = _LONE_CR.sub(b" ", content) if b"\r" in content else content
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = ast.parse(source, "<scopes>")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    boundaries: list[tuple[int, str]] = []
+    try:
+        _collect(module.body, "", source.split(b"\n"), boundaries)
+    except RecursionError:
+        return None
+    return Scopes(boundaries)
+
+
+def _collect(statements: Sequence[ast.stmt], around: str, lines: Sequence[bytes], found: list[tuple[int, str]]) -> None:
+    """Append where each definition starts and where its surroundings go on, in the order of the lines."""
+    import ast
+
+    for statement in statements:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{around}.{statement.name}" if around else statement.name
+            start = min([statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)])
+            found.append((start, name))
+            _collect(statement.body, name, lines, found)
+            found.append((_end_of_body(statement, lines) + 1, around))
+        else:
+            for block in _blocks(statement):
+                _collect(block, around, lines, found)
+
+
+def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """Return the nested statement lists of a compound statement; expressions are never visited."""
+    blocks = [block for name in ("body", "orelse") if (block := getattr(statement, name, None))]
+    for name in ("handlers", "cases"):
+        blocks += [part.body for part in getattr(statement, name, ())]
+    return [*blocks, final] if (final := getattr(statement, "finalbody", None)) else blocks
+
+
+def _end_of_body(statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: Sequence[bytes]) -> int:
+    """Return the last line of a definition, with the blank lines and deeper comments that follow it."""
+    end = statement.end_lineno or statement.lineno
+    while end < len(lines):
+        text = lines[end].strip()
+        deeper = len(lines[end]) - len(lines[end].lstrip()) > statement.col_offset
+        if text and not (text.startswith(b"#") and deeper):
+            break
+        end += 1
+    return end
+
+
+def heading_at(lines: Sequence[bytes], line: int) -> tuple[bytes, ...]:
+    """Return the section headings that a diff may give to a hunk that begins at the 1-based line.
+
+    git's default rule, its Python driver's and its C driver's, in this order, those that find one, cut to git's 80
+    bytes. The search looks back over at most 20,000 lines.
+    """
+    found = (default_heading(lines, line), python_heading(lines, line), c_heading(lines, line))
+    return tuple(dict.fromkeys(heading for heading in found if heading))
+
+
+def default_heading(lines: Sequence[bytes], line: int) -> bytes:
+    """Return the nearest line above that begins with a letter, `_` or `$`."""
+    for index in _above(lines, line):
+        if lines[index][0] in _DEFAULT_FIRST:
+            return _cut(lines[index])
+    return b""
+
+
+def python_heading(lines: Sequence[bytes], line: int) -> bytes:
+    """Return the nearest `class` or `def` line above, without its indentation."""
+    for index in _above(lines, line):
+        # Asked first: the pattern would be tried on every line otherwise.
+        if (b"def" in lines[index] or b"class" in lines[index]) and (match := _PYTHON_HEADING.match(lines[index])):
+            return _cut(match.group(1))
+    return b""
+
+
+def c_heading(lines: Sequence[bytes], line: int) -> bytes:
+    """Return the nearest line above that begins a C or C++ function, class or namespace, never a label."""
+    for index in _above(lines, line):
+        if _C_HEADING.match(lines[index]) and not _LABEL.match(lines[index].rstrip()):
+            return _cut(lines[index])
+    return b""
+
+
+def _above(lines: Sequence[bytes], line: int) -> range:
+    """Return the indices of the lines above the 1-based line, nearest first."""
+    last = min(line - 1, len(lines)) - 1
+    return range(last, max(last - _SEARCH_LIMIT, -1), -1)
+
+
+def _cut(heading: bytes) -> bytes:
+    return heading[:_HEADING_LENGTH].rstrip()
+
+
+def is_heading(section: bytes) -> bool:
+    """True when one of the rules can have made this section text; other languages' drivers cannot be compared."""
+    return section[0] in _DEFAULT_FIRST or bool(_PYTHON_HEADING.match(section) or _C_HEADING.match(section))
