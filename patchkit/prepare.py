@@ -1,0 +1,230 @@
+"""From edits that can be made to a journal: everything new is staged and everything old kept, all of it synced."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from patchkit.held import Seen
+from patchkit.errors import PatchkitError, RefusedError
+from patchkit.journal import Act, Journal, Step
+from patchkit.preflight import Checked, Preflight, heir
+from patchkit.receipt import Receipt
+from patchkit.staging import Dress, keep_entry, ourselves, write_entry, write_file
+from patchkit.steps import Site
+from patchkit.tree import FileState, Kind
+
+_SET_ID = 0o6000
+_RECEIPT_MODE = 0o644
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """A journal that can be carried out. `expected` is what stands now at the paths it replaces or removes."""
+
+    journal: Journal
+    expected: dict[str, Seen]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Keeping:
+    """What to keep for later: pristine bytes by path, patches by SHA-256, and the receipt (None: the stack is empty).
+
+    `stored` is the receipt there is now: what it names is kept already.
+    """
+
+    pristine: Mapping[PurePosixPath, bytes]
+    patches: Mapping[str, bytes]
+    receipt: bytes | None
+    stored: Receipt | None
+
+
+def prepare(site: Site, found: Preflight, keeping: Keeping, *, engine: str, seconds: int | None) -> Prepared:
+    """Stage and keep everything. Raises one error that names all files whose owner or attributes cannot be kept."""
+    stager = _Stager(site, found, keeping, seconds)
+    stager.keep_patches()
+    removed, placed = stager.stage_edits()
+    dropped = stager.drop_bytecode()
+    receipt = stager.stage_receipt()
+    steps = (
+        *removed,
+        *dropped,
+        *(Step(Act.UNMAKE, folder.path, mode=folder.mode, owner=folder.owner) for folder in found.emptied),
+        *(Step(Act.MAKE, folder.path, mode=folder.mode, owner=folder.owner) for folder in found.made),
+        *placed,
+        *receipt,
+    )
+    site.directories.sync(stager.changed)
+    return Prepared(journal=Journal(engine=engine, steps=steps), expected=stager.expected)
+
+
+@dataclass(slots=True)
+class _Stager:
+    """Numbers what is staged and kept, and remembers which directories have to be synced."""
+
+    site: Site
+    found: Preflight
+    keeping: Keeping
+    seconds: int | None
+    expected: dict[str, Seen] = field(default_factory=dict)
+    changed: dict[str, None] = field(default_factory=dict)
+    count: int = 0
+    born: tuple[int, int] = (0, 0)
+    heirs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kept: frozenset[PurePosixPath] = frozenset()
+    refusals: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        stored = self.keeping.stored
+        files = stored.files if stored is not None else ()
+        self.kept = frozenset(file.path for file in files if file.pristine is not None)
+        self.born = ourselves(self._directory("stage"))
+        self._directory("backup")
+        self.heirs.update((folder.path, folder.owner) for folder in self.found.made)
+
+    def keep_patches(self) -> None:
+        """Write the patches that the present receipt does not know."""
+        layers = self.keeping.stored.layers if self.keeping.stored is not None else ()
+        known = {patch.sha256 for layer in layers for patch in layer.patches}
+        for sha256, raw in self.keeping.patches.items():
+            if sha256 not in known:
+                directory = self._directory("patches")
+                self._write_anew(directory, sha256, raw)
+
+    def stage_edits(self) -> tuple[list[Step], list[Step]]:
+        """Stage what is new and keep what is old; return the steps that remove and those that place."""
+        removed: list[Step] = []
+        placed: list[Step] = []
+        for checked in self.found.checked:
+            try:
+                step = self._stage_edit(checked)
+            except (PermissionError, RefusedError) as error:
+                reason = error.what if isinstance(error, PatchkitError) else f"owner cannot be kept ({error.strerror})"
+                self.refusals.append(f"  {checked.path}: {reason}")
+                continue
+            (removed if step.act is Act.REMOVE else placed).append(step)
+        if self.refusals:
+            raise RefusedError(
+                f"{len(self.refusals)} files cannot be replaced as they are",
+                why="\n".join((*self.refusals, "  the tree is as it was")),
+                hint="run as the owner of the tree",
+            )
+        return removed, placed
+
+    def drop_bytecode(self) -> list[Step]:
+        """Keep the .pyc files that are to be dropped."""
+        steps = []
+        for path in self.found.bytecode:
+            seen = self.site.directories.see(path)
+            if seen is not None and seen.kind is not Kind.DIRECTORY:
+                steps.append(Step(Act.DROP, path, backup=self._back_up(path, seen)))
+        return steps
+
+    def stage_receipt(self) -> list[Step]:
+        """Stage the new receipt, or its removal."""
+        path = f"{self.site.state}/receipt.json"
+        old = self.site.directories.see(path)
+        before = None if old is None else FileState(kind=Kind.FILE, mode=old.mode, sha256=old.sha256)
+        backup = "" if old is None else self._back_up(path, old)
+        if old is not None:
+            self.expected[path] = old
+        content = self.keeping.receipt
+        if content is None:
+            return [] if old is None else [Step(Act.REMOVE, path, before, None, backup=backup)]
+        stage = self._stage(Kind.FILE, content, Dress(_RECEIPT_MODE, seconds=self.seconds))
+        after = FileState(kind=Kind.FILE, mode=_RECEIPT_MODE, sha256=hashlib.sha256(content).hexdigest())
+        return [Step(Act.PLACE, path, before, after, stage=stage, backup=backup)]
+
+    def _stage_edit(self, checked: Checked) -> Step:
+        edit, path, seen = checked.edit, checked.path, checked.seen
+        backup = ""
+        if seen is not None:
+            self.expected[path] = seen
+            backup = self._keep_old(checked, seen)
+        elif edit.path in self.keeping.pristine:
+            self._keep_pristine(path, self.keeping.pristine[edit.path])
+        if edit.after is None or edit.content is None:
+            return Step(Act.REMOVE, path, edit.before, None, backup=backup)
+        dress = self._dress(checked)
+        stage = self._stage(edit.after.kind, edit.content, dress)
+        return Step(Act.PLACE, path, edit.before, replace(edit.after, mode=dress.mode), stage=stage, backup=backup)
+
+    def _keep_old(self, checked: Checked, seen: Seen) -> str:
+        """Keep what is about to go; its pristine copy and its backup are one where they can be. Return the backup."""
+        path, pristine = checked.path, self.keeping.pristine.get(checked.edit.path)
+        if pristine is None or checked.edit.path in self.kept:
+            return self._back_up(path, seen)
+        alone = seen.kind is Kind.FILE and seen.status.st_nlink == 1 and not seen.mode & _SET_ID
+        if not checked.is_pristine or not alone:
+            self._keep_pristine(path, pristine)
+            return self._back_up(path, seen)
+        # The tree's own file becomes the copy: nobody else has a name for it, and the tree gets a new one.
+        directory, name = self._pristine_place(path)
+        self._keep(path, (directory, name), seen)
+        return f"pristine/{path}"
+
+    def _back_up(self, path: str, seen: Seen) -> str:
+        self.count += 1
+        self._keep(path, (self._directory("backup"), str(self.count)), seen)
+        return f"backup/{self.count}"
+
+    def _keep(self, path: str, goal: tuple[int, str], seen: Seen) -> None:
+        source = self.site.directories.place(path)
+        try:
+            keep_entry(source, goal, seen)
+        except FileExistsError:  # left over by somebody who was stopped
+            os.unlink(goal[1], dir_fd=goal[0])
+            keep_entry(source, goal, seen)
+
+    def _keep_pristine(self, path: str, content: bytes) -> None:
+        self._write_anew(*self._pristine_place(path), content)
+
+    def _pristine_place(self, path: str) -> tuple[int, str]:
+        above, _, name = path.rpartition("/")
+        return self._directory(f"pristine/{above}" if above else "pristine"), name
+
+    def _write_anew(self, directory: int, name: str, content: bytes) -> None:
+        dress = Dress(_RECEIPT_MODE, seconds=self.seconds)
+        try:
+            write_file(directory, name, content, dress)
+        except FileExistsError:
+            os.unlink(name, dir_fd=directory)
+            write_file(directory, name, content, dress)
+
+    def _stage(self, kind: Kind, content: bytes, dress: Dress) -> str:
+        self.count += 1
+        write_entry(self._directory("stage"), str(self.count), kind, content, dress)
+        return f"stage/{self.count}"
+
+    def _dress(self, checked: Checked) -> Dress:
+        """Return what the new file is besides its content: as the old one, but for a mode that the edit changes."""
+        edit, seen, after = checked.edit, checked.seen, checked.edit.after
+        mode = 0o777 if after is None else after.mode
+        if seen is None:
+            owner = self._heir(checked.path.rpartition("/")[0])
+            return Dress(mode, None if owner == self.born else owner, (), self.seconds)
+        if edit.before is not None and edit.before.mode == mode:
+            mode = seen.mode
+        owner = seen.status.st_uid, seen.status.st_gid
+        return Dress(mode, None if owner == self.born else owner, seen.attributes, self.seconds)
+
+    def _heir(self, above: str) -> tuple[int, int]:
+        if above not in self.heirs:
+            self.heirs[above] = heir(os.fstat(self.site.directories.descriptor(above)))
+        return self.heirs[above]
+
+    def _directory(self, name: str) -> int:
+        """Return a directory of the state directory, made where it is missing, and note it as one to sync."""
+        path = f"{self.site.state}/{name}"
+        if path not in self.changed:
+            try:
+                self.site.directories.descriptor(path)
+            except FileNotFoundError:
+                if "/" in name:
+                    self._directory(name.rpartition("/")[0])
+                self.site.directories.make(path, mode=0o755, owner=self.born)
+            self.changed[path] = None
+        return self.site.directories.descriptor(path)

@@ -1,0 +1,70 @@
+"""What a transaction leaves in the state directory, kept in order: only what the receipt names stays."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+from patchkit.held import Directories
+from patchkit.receipt import Receipt, read_receipt
+from patchkit.state import StateDirectory, remove_tree
+
+WORK = ("stage", "backup")
+NEW_JOURNAL = "journal.json.new"
+
+
+def stored_receipt(state: StateDirectory) -> Receipt | None:
+    """Return the receipt of the stack as it is, None for an untouched tree."""
+    try:
+        return read_receipt(state.receipt)
+    except FileNotFoundError:
+        return None
+
+
+def clear_leftovers(state: StateDirectory, directories: Directories) -> bool:
+    """Remove what a writer left that was stopped before its journal or after it; tell whether there was any."""
+    directory = directories.descriptor(state.relative)
+    if not {NEW_JOURNAL, *WORK}.intersection(os.listdir(directory)):  # noqa: PTH208 -- a descriptor
+        return False
+    clear(directory, stored_receipt(state))
+    return True
+
+
+def clear(directory: int, receipt: Receipt | None) -> None:
+    """Remove work files and whatever is kept that the receipt does not name; stage goes last, as the sign of it all."""
+    with suppress(FileNotFoundError):
+        os.unlink(NEW_JOURNAL, dir_fd=directory)
+    sweep(directory, receipt)
+    for name in reversed(WORK):
+        remove_tree(directory, name)
+
+
+def sweep(directory: int, receipt: Receipt | None) -> None:
+    """Remove pristine copies and patches that the receipt does not name."""
+    files, layers = (receipt.files, receipt.layers) if receipt is not None else ((), ())
+    _sweep_below(directory, "pristine", "", {str(file.path) for file in files if file.pristine is not None})
+    _sweep_below(directory, "patches", "", {patch.sha256 for layer in layers for patch in layer.patches})
+
+
+def _sweep_below(above: int, name: str, prefix: str, wanted: set[str]) -> bool:
+    """Sweep a directory; tell whether anything stays in it."""
+    try:
+        directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    except FileNotFoundError:
+        return False
+    stays = False
+    try:
+        for entry in os.listdir(directory):  # noqa: PTH208 -- a descriptor
+            path = prefix + entry
+            if path in wanted:
+                stays = True
+            elif stat.S_ISDIR(os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode):
+                stays = _sweep_below(directory, entry, f"{path}/", wanted) or stays
+            else:
+                os.unlink(entry, dir_fd=directory)
+    finally:
+        os.close(directory)
+    if not stays:
+        os.rmdir(name, dir_fd=above)
+    return stays
