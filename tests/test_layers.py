@@ -18,15 +18,15 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("output", "process", "resources", "version"),
     ("tree", "overlay", "diff", "config", "syntax"),
     ("engine", "specifier", "target", "environment", "directories", "checkout", "fetch", "dist"),
-    ("trailers", "series", "lock"),
+    ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     ("strip", "decision", "decide", "wanted", "stack", "plan"),
-    ("state", "journal", "bytecode", "preflight", "staging", "transaction"),
+    ("state", "journal", "bytecode", "preflight", "staging", "steps", "prepare", "store", "transaction"),
     ("compose", "session", "status", "workflow"),
     ("author", "lint", "port", "abi"),
     ("native",),
     ("attention",),
-    ("cli",),
+    ("cli", "__main__"),
 )
 ROW_OF = {name: row for row, names in enumerate(ROWS) for name in names}
 
