@@ -1,27 +1,36 @@
-"""From a tree, its layers and a configuration to a plan: a verdict for every hunk and patch, and the edits."""
+"""From a tree, its layers and a configuration to a plan: a verdict for every hunk and patch, and the edits.
+
+Pure: the tree is read through a mapping, nothing is written, no clock and no environment is asked. Same input, same plan.
+"""
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from patchkit.diff.model import Change, Placement
-from patchkit.receipt import AppliedLayer
+from patchkit.decision import Decision, Outcome
+from patchkit.diff.model import Verdict
+from patchkit.dist import rewrite_record
+from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt, TouchedFile
+from patchkit.stack import Rendering, WantedLayer, WantedPatch, render_stack
 from patchkit.target import TargetTree
-from patchkit.tree import FileState
+from patchkit.tree import Entries, FileState, Kind, TreeEntry
+
+SyntaxCheck = Callable[[Mapping[PurePosixPath, tuple[bytes, bytes]]], Mapping[PurePosixPath, str]]
+"""Takes (before, after) by path, returns a message for what parsed before and does not any more."""
 
 
-class Outcome(enum.Enum):
-    """What becomes of a patch as a whole."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """A tree as it is: `entries` reads it, `receipt` says what was applied, `pristine` reads it as it was before."""
 
-    APPLIES = "applies"
-    ALREADY_APPLIED = "already applied"
-    UPSTREAMED = "upstreamed"
-    PARTLY_APPLIED = "partly applied"
-    REFUSED = "refused"
-    DISABLED = "disabled"
-    RETIRED = "retired"
+    tree: TargetTree
+    entries: Entries
+    receipt: Receipt | None
+    pristine: Entries
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,42 +44,15 @@ class FileEdit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileDecision:
-    """What a patch's change of one file came to. `path` is None when the name maps to nothing in this tree.
-
-    `name` is the name as the patch writes it. `refusal` is empty when the change can be made (or is there already);
-    `note` carries what is said of a skipped file (`not in this tree: harmless`).
-    """
-
-    name: str
-    path: PurePosixPath | None
-    change: Change
-    placements: tuple[Placement, ...]
-    refusal: str
-    note: str
-    present: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
-    """What a patch came to in this tree."""
-
-    layer: str
-    patch: str
-    outcome: Outcome
-    reason: str
-    mapping: str
-    files: tuple[FileDecision, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """All that will happen, decided before anything is written.
 
     `layers` is the stack as it will be; `decisions` are in the order of the patches; `edits` are sorted by path and
-    take the tree as it is to the tree as it will be; `files` are the pristine states of everything the stack touches,
-    with the state it will have. `warnings` are for people and stand in the JSON too. `sha256` identifies the plan:
-    same input, same digest.
+    take the tree as it is to the tree as it will be. `files` are all files that the stack changes, `pristine` the bytes
+    of those that it changes for the first time, `directories` those that patchkit made and `removals` those that it no
+    longer needs. `record_sha256` is the digest of the distribution's RECORD afterwards, "" without one. `problems` are
+    refusals that belong to no patch (a syntax error, a stale lock). `warnings` are for people and stand in the JSON too.
+    `sha256` identifies the plan.
     """
 
     tree: TargetTree
@@ -78,5 +60,279 @@ class Plan:
     configuration: tuple[tuple[str, str], ...]
     decisions: tuple[Decision, ...]
     edits: tuple[FileEdit, ...]
+    files: tuple[TouchedFile, ...]
+    pristine: tuple[tuple[PurePosixPath, bytes], ...]
+    patches: tuple[tuple[str, bytes], ...]
+    directories: tuple[PurePosixPath, ...]
+    removals: tuple[PurePosixPath, ...]
+    record_sha256: str
+    problems: tuple[str, ...]
     warnings: tuple[str, ...]
     sha256: str
+
+    @property
+    def refused(self) -> bool:
+        """Tell whether the plan must not be carried out."""
+        return bool(self.problems) or any(decision.refused for decision in self.decisions)
+
+
+def make_plan(
+    situation: Situation,
+    layers: tuple[WantedLayer, ...],
+    *,
+    kept: tuple[AppliedLayer, ...] = (),
+    configuration: tuple[tuple[str, str], ...] = (),
+    check_syntax: SyntaxCheck | None = None,
+    check_all_syntax: bool = False,
+    warnings: tuple[str, ...] = (),
+) -> Plan:
+    """Decide everything about bringing the tree to this stack of layers.
+
+    `kept` are layers of the receipt that stay as they are below all others: then the new ones go on the tree as it is.
+    Without them the whole stack is rendered from pristine.
+    """
+    touched_below = frozenset(str(file.path) for file in situation.receipt.files) if kept and situation.receipt else frozenset()
+    start = situation.entries if kept else situation.pristine
+    rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
+    final = _final_entries(situation, rendering, start)
+    record_path, record = _record(situation, final)
+    if record_path is not None:
+        final[record_path] = record
+    states = _States()
+    touched = _touched(situation, final, states)
+    plan = Plan(
+        tree=situation.tree,
+        layers=(*kept, *(_applied(layer, rendering.decisions) for layer in layers if _stays(layer, rendering.decisions))),
+        configuration=configuration,
+        decisions=(*_kept_decisions(kept), *_explained(rendering.decisions, layers, situation.receipt)),
+        edits=tuple(_edits(situation, final, states)),
+        files=touched,
+        pristine=tuple(_new_pristine(situation, touched)),
+        patches=tuple((wanted.sha256, wanted.raw) for layer in layers for wanted in layer.patches),
+        directories=_directories(situation, touched),
+        removals=_removals(situation, touched),
+        record_sha256=hashlib.sha256(record.content).hexdigest() if record is not None else "",
+        problems=(*rendering.problems, *_syntax_problems(situation, rendering, final, check_syntax, check_all_syntax)),
+        warnings=warnings,
+        sha256="",
+    )
+    return replace(plan, sha256=_digest(plan))
+
+
+def _final_entries(
+    situation: Situation, rendering: Rendering, start: Entries
+) -> dict[PurePosixPath, TreeEntry | None]:
+    """Return every touched path as it will be: what the layers make of it, or what they start from."""
+    final: dict[PurePosixPath, TreeEntry | None] = {}
+    if situation.receipt is not None:
+        for file in situation.receipt.files:
+            final[file.path] = start.get(file.path)
+    final.update((PurePosixPath(path), entry) for path, entry in rendering.files)
+    return final
+
+
+def _record(
+    situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None]
+) -> tuple[PurePosixPath | None, TreeEntry | None]:
+    """Return the distribution's RECORD with the rows of what the stack changes made anew."""
+    if not situation.tree.distribution:
+        return None, None
+    path = PurePosixPath(situation.tree.distribution, "RECORD")
+    entry = situation.pristine.get(path)
+    if entry is None or entry.kind is not Kind.FILE:
+        return None, None
+    changes = {
+        name: None if changed is None else changed.content
+        for name, changed in final.items()
+        if name != path and changed != situation.pristine.get(name)
+    }
+    content = rewrite_record(entry.content, changes) if changes else entry.content
+    return path, TreeEntry(kind=Kind.FILE, mode=entry.mode, content=content)
+
+
+class _States:
+    """The digest form of entries, each computed once. The entries are kept alive by the situation and the plan."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[TreeEntry, FileState]] = {}
+
+    def of(self, entry: TreeEntry | None) -> FileState | None:
+        """Return the entry's state, None for none."""
+        if entry is None:
+            return None
+        known = self._known.get(id(entry))
+        if known is None:
+            known = self._known[id(entry)] = (entry, entry.state)
+        return known[1]
+
+
+def _touched(
+    situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None], states: _States
+) -> tuple[TouchedFile, ...]:
+    files = []
+    for path, entry in sorted(final.items()):
+        pristine = situation.pristine.get(path)
+        if entry != pristine:
+            files.append(TouchedFile(path=path, pristine=states.of(pristine), current=states.of(entry)))
+    return tuple(files)
+
+
+def _edits(
+    situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None], states: _States
+) -> Iterator[FileEdit]:
+    for path, entry in sorted(final.items()):
+        standing = situation.entries.get(path)
+        if entry != standing:
+            yield FileEdit(
+                path=path,
+                before=states.of(standing),
+                after=states.of(entry),
+                content=None if entry is None else entry.content,
+            )
+
+
+def _new_pristine(situation: Situation, touched: tuple[TouchedFile, ...]) -> Iterator[tuple[PurePosixPath, bytes]]:
+    known = {file.path for file in situation.receipt.files} if situation.receipt is not None else set()
+    for file in touched:
+        if file.pristine is not None and file.path not in known:
+            yield file.path, situation.pristine[file.path].content
+
+
+def _directories(situation: Situation, touched: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:
+    """Return the directories that the stack's new files need and that were not there without patchkit."""
+    ours = set(situation.receipt.directories) if situation.receipt is not None else set()
+    needed: set[PurePosixPath] = set()
+    for file in touched:
+        if file.pristine is not None or file.current is None:
+            continue
+        for parent in file.path.parents:
+            if parent in needed or str(parent) == ".":
+                break
+            if parent in ours or situation.entries.get(parent) is None:
+                needed.add(parent)
+    return tuple(sorted(needed))
+
+
+def _removals(situation: Situation, touched: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:
+    if situation.receipt is None:
+        return ()
+    kept = set(_directories(situation, touched))
+    return tuple(sorted((path for path in situation.receipt.directories if path not in kept), reverse=True))
+
+
+def _stays(layer: WantedLayer, decisions: tuple[Decision, ...]) -> bool:
+    """Tell whether a layer leaves something in the tree: one that is wholly upstream leaves no trace."""
+    outcomes = {decision.outcome for decision in decisions if decision.number == layer.number}
+    return not outcomes <= {Outcome.UPSTREAMED, Outcome.NOTHING_HERE, Outcome.RETIRED}
+
+
+def _applied(layer: WantedLayer, decisions: tuple[Decision, ...]) -> AppliedLayer:
+    own = {decision.patch: decision for decision in decisions if decision.number == layer.number}
+    return AppliedLayer(
+        number=layer.number,
+        origin=layer.origin,
+        name=layer.name,
+        patches=tuple(_applied_patch(wanted, own[wanted.name]) for wanted in layer.patches),
+        locked=layer.artifact is not None,
+        applied_at=layer.applied_at,
+    )
+
+
+def _kept_decisions(kept: tuple[AppliedLayer, ...]) -> Iterator[Decision]:
+    for layer in kept:
+        for patch in layer.patches:
+            yield Decision(
+                number=layer.number,
+                layer=layer.name,
+                patch=patch.name,
+                outcome=Outcome.ALREADY_APPLIED if patch.enabled else Outcome.DISABLED,
+                reason=patch.reason,
+                mapping=patch.mapping,
+                files=(),
+            )
+
+
+def _applied_patch(wanted: WantedPatch, decision: Decision) -> AppliedPatch:
+    left_out = decision.outcome in (Outcome.UPSTREAMED, Outcome.NOTHING_HERE)
+    return AppliedPatch(
+        name=wanted.name,
+        sha256=wanted.sha256,
+        mapping=wanted.mapping,
+        paths=wanted.paths,
+        lines=tuple(tuple(placement.line or 0 for placement in file.placements) for file in decision.files),
+        reverse=wanted.reverse,
+        config=wanted.config,
+        enabled=wanted.enabled and not left_out,
+        reason=decision.reason if left_out else wanted.reason,
+    )
+
+
+def _explained(
+    decisions: tuple[Decision, ...], layers: tuple[WantedLayer, ...], receipt: Receipt | None
+) -> tuple[Decision, ...]:
+    """Say `already applied` of what the receipt knows to be in the tree."""
+    if receipt is None:
+        return decisions
+    there = {
+        (layer.number, patch.name): (patch.sha256, patch.reverse)
+        for layer in receipt.layers
+        for patch in layer.patches
+        if patch.enabled
+    }
+    wanted = {(layer.number, patch.name): (patch.sha256, patch.reverse) for layer in layers for patch in layer.patches}
+    explained = []
+    for decision in decisions:
+        key = (decision.number, decision.patch)
+        same = decision.outcome is Outcome.APPLIES and there.get(key) == wanted.get(key)
+        explained.append(replace(decision, outcome=Outcome.ALREADY_APPLIED) if same else decision)
+    return tuple(explained)
+
+
+def _syntax_problems(
+    situation: Situation,
+    rendering: Rendering,
+    final: Mapping[PurePosixPath, TreeEntry | None],
+    check_syntax: SyntaxCheck | None,
+    check_all_syntax: bool,  # noqa: FBT001 -- private, one caller
+) -> Iterator[str]:
+    """Check what was placed with an offset, or everything when asked: a file that parsed before must still parse."""
+    if check_syntax is None:
+        return
+    doubtful = {
+        file.path
+        for decision in rendering.decisions
+        for file in decision.files
+        if file.path is not None and any(placement.verdict is Verdict.OFFSET for placement in file.placements)
+    }
+    files = {
+        path: (_content(situation.pristine.get(path)), entry.content)
+        for path, entry in final.items()
+        if entry is not None
+        and entry.kind is Kind.FILE
+        and path.suffix == ".py"
+        and (check_all_syntax or (path in doubtful and str(path) not in rendering.proven))
+    }
+    if files:
+        for path, message in sorted(check_syntax(files).items()):
+            yield f"{path}: does not parse after patching: {message}"
+
+
+def _content(entry: TreeEntry | None) -> bytes:
+    return b"" if entry is None else entry.content
+
+
+def _digest(plan: Plan) -> str:
+    """Return the digest of what will be done: the stack and every edit, by hash."""
+    edits = [
+        (str(edit.path), _state_key(edit.before), _state_key(edit.after)) for edit in plan.edits
+    ]
+    stack = [
+        (layer.number, layer.name, [(patch.name, patch.sha256, patch.enabled, patch.reverse) for patch in layer.patches])
+        for layer in plan.layers
+    ]
+    text = json.dumps([plan.tree.engine, plan.tree.version, stack, plan.configuration, edits], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _state_key(state: FileState | None) -> tuple[str, int, str] | None:
+    return None if state is None else (state.kind.value, state.mode, state.sha256)

@@ -1,0 +1,108 @@
+"""The command `patchkit`: a table of commands, each loaded when it is called, and the one place where errors end."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from patchkit.errors import ExitStatus, PatchkitError
+from patchkit.output import Output
+from patchkit.version import VERSION
+
+COMMANDS = {
+    "targets": "Engines found here: version, layout, the series that fits, patched or not.",
+    "plan": "What apply would do: the verdict of every hunk and patch. Writes nothing.",
+    "apply": "Apply a series or a diff, all or nothing.",
+    "status": "Pristine, patched (by what, when), drifted, or replaced by a reinstall.",
+    "diff": "What differs from pristine, as a unified diff.",
+    "revert": "Take out everything, a layer, or a patch; the bytes are as before.",
+    "series": "Author and keep a series of patches: list, show, lint, new, import, edit, refresh, lock.",
+}
+"""Name and short help of every command; the module `patchkit.cli.<name>` holds it as `command`."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and help, and imports one only to run it or to show its own help."""
+
+    def __init__(self, *, package: str, table: dict[str, str], **attributes: object) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]  # click's own keyword arguments
+        self._package = package
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        """Return the names in the order of the table."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the module of a command."""
+        if cmd_name not in self._table:
+            return None
+        module = import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the table without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._table.items()))
+
+
+@click.command(
+    cls=LazyGroup,
+    package="patchkit.cli",
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 done, 1 refused, 2 usage, 3 a bug, 4 not the tree the series was cut against, "
+    "5 the tree changed since it was patched, 130 interrupted.",
+)
+@click.version_option(VERSION, prog_name="patchkit")
+def patchkit() -> None:
+    """Carry your own patches on top of a vLLM or SGLang release, and know at every moment what is in the tree.
+
+    \b
+    Examples:
+      patchkit targets
+      patchkit plan --target vllm==0.6.3
+      patchkit apply --root ./site-packages --patch pr-9034.diff
+    """
+
+
+def main() -> None:
+    """Run the command line and leave with its exit status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit status; errors are shown here and nowhere else."""
+    output = Output()
+    try:
+        status = patchkit.main(args=arguments, prog_name="patchkit", standalone_mode=False)
+        output.stdout.flush()
+    except PatchkitError as error:
+        output.error(error)
+        return int(error.status)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return int(ExitStatus.USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        output.note("interrupted", style="bad")
+        return int(ExitStatus.INTERRUPTED)
+    except BrokenPipeError:
+        return _closed_pipe()
+    except Exception as error:  # noqa: BLE001 -- the top edge: whatever else comes up is a bug of patchkit
+        from patchkit.cli.bug import report_bug
+
+        return report_bug(error, output)
+    return int(status) if isinstance(status, int) else int(ExitStatus.DONE)
+
+
+def _closed_pipe() -> int:
+    """Leave quietly when the reader of our output has gone, as `| head` does."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(ExitStatus.DONE)

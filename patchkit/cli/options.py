@@ -1,0 +1,182 @@
+"""Options that several commands share, and what they mean as records."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from patchkit.errors import TargetError, UsageError
+from patchkit.output import Output
+from patchkit.target import TargetTree
+from patchkit.tree import open_entries
+from patchkit.wanted import Terms
+from patchkit.workflow import Request
+
+_Function = Callable[..., Any]
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """Which tree is meant: the values of --target, --root, --python and --fetch."""
+
+    target: str
+    root: Path | None
+    python: Path | None
+    fetch: Path | None
+
+
+def tree_options(function: _Function) -> _Function:
+    """Add --target, --root, --python and --fetch; the function gets them as `choice`."""
+
+    @click.option("--target", default="", metavar="ENGINE[==VERSION]", help="Engine and version: vllm==0.6.3, sglang>=0.5.")
+    @click.option("--root", type=_DIRECTORY, help="The tree: a checkout, an unpacked wheel, a site-packages, any directory.")
+    @click.option("--python", type=click.Path(path_type=Path), metavar="EXE", help="The environment of this interpreter.")
+    @click.option("--fetch", type=click.Path(path_type=Path), metavar="DIR", help="Download the wheel with pip, unpack it there.")
+    @wraps(function)
+    def with_choice(
+        *args: Any, target: str, root: Path | None, python: Path | None, fetch: Path | None, **kwargs: Any
+    ) -> Any:
+        return function(*args, choice=Choice(target=target, root=root, python=python, fetch=fetch), **kwargs)
+
+    return with_choice
+
+
+def json_option(function: _Function) -> _Function:
+    """Add --json; the function gets an Output as `output`."""
+
+    @click.option("--json", "machine", is_flag=True, help="Write one JSON document to stdout.")
+    @wraps(function)
+    def with_output(*args: Any, machine: bool, **kwargs: Any) -> Any:
+        return function(*args, output=Output(machine=machine), **kwargs)
+
+    return with_output
+
+
+def request_options(function: _Function) -> _Function:
+    """Add what says which patches, on which terms; the function gets them as `asked`, a dict for `make_request`."""
+    options: Sequence[Callable[[_Function], _Function]] = (
+        click.option("--patches", multiple=True, type=_DIRECTORY, help="A directory with a series of your own. Repeatable."),
+        click.option("--patch", multiple=True, type=click.Path(path_type=Path), help="A diff (- for stdin). Repeatable."),
+        click.option("--strip", "-p", type=click.IntRange(0, 99), help="Components to strip; found from the tree without."),
+        click.option("--reverse", "-R", is_flag=True, help="Apply the diff the other way round."),
+        click.option("--package-only", is_flag=True, help="Leave out what is not in this tree (tests, docs, csrc)."),
+        click.option("--base", type=_DIRECTORY, help="The tree the patch was cut against: proves scopes."),
+        click.option("--strict", is_flag=True, help="Refuse an offset whose function or class is not proven."),
+        click.option("--unlocked", is_flag=True, help="Take a series without a lock for this release."),
+        click.option("--config", multiple=True, type=click.Path(path_type=Path), help="A .config file. Repeatable."),
+        click.option("--set", "settings", multiple=True, metavar="CONFIG_X=y", help="A toggle. Repeatable."),
+        click.option("--check-syntax", is_flag=True, help="Check every patched Python file, not only shifted ones."),
+    )
+    names = ("patches", "patch", "strip", "reverse", "package_only", "base", "strict", "unlocked", "config", "settings")
+
+    @wraps(function)
+    def with_request(*args: Any, **kwargs: Any) -> Any:
+        asked = {name: kwargs.pop(name) for name in (*names, "check_syntax")}
+        return function(*args, asked=asked, **kwargs)
+
+    for option in reversed(options):
+        with_request = option(with_request)
+    return with_request
+
+
+def select_tree(choice: Choice, output: Output, asked: dict[str, Any] | None = None) -> TargetTree:
+    """Find the tree that the options mean. A diff onto a directory without an engine is for a plain tree."""
+    from patchkit.target import find_targets, parse_target, plain_target, resolve_target
+
+    if choice.target:
+        spec = parse_target(choice.target, root=choice.root, python=choice.python)
+        if choice.fetch is not None:
+            from patchkit.fetch import fetch_wheel
+
+            fetched = fetch_wheel(spec, choice.fetch, progress=output.progress)
+            spec = parse_target(choice.target, root=fetched, python=None)
+        return resolve_target(spec)
+    if choice.root is None:
+        raise UsageError(
+            "no tree named", why="give --target ENGINE==VERSION, or --root DIR", hint="`patchkit targets` lists what is here"
+        )
+    found = find_targets(root=choice.root)
+    if len(found) == 1:
+        return found[0]
+    if not found and asked is not None and asked["patch"]:
+        return plain_target(choice.root)
+    if not found:
+        from patchkit.state import HOME
+
+        if (choice.root / HOME / "tree").is_dir():
+            return plain_target(choice.root)
+        raise TargetError(f"no engine in {choice.root}", why="a series needs one", hint="name the tree with --root DIR")
+    names = ", ".join(f"{tree.engine} {tree.version}" for tree in found)
+    raise TargetError(f"several engines in {choice.root}", why=f"found {names}", hint="say which with --target ENGINE")
+
+
+def make_request(asked: dict[str, Any], tree: TargetTree) -> Request:
+    """Read the files that the options name. Without --patch and --patches the shipped series is meant."""
+    from patchkit.config.dotconfig import merge, parse_dotconfig, parse_setting
+    from patchkit.resources import patches_directory
+    from patchkit.series import user_directories
+
+    configuration = merge(
+        *(parse_dotconfig(_read_text(path), str(path)) for path in asked["config"]),
+        [parse_setting(text) for text in asked["settings"]],
+    )
+    base = asked["base"]
+    terms = Terms(
+        strip=asked["strip"],
+        reverse=asked["reverse"],
+        package_only=asked["package_only"],
+        strict=asked["strict"],
+        unlocked=asked["unlocked"],
+        base=open_entries(base) if base is not None else None,
+        configuration=configuration,
+    )
+    ad_hoc = bool(asked["patch"])
+    directories = tuple(asked["patches"]) or (() if ad_hoc else user_directories(Path.cwd()))
+    if terms.reverse and not ad_hoc:
+        raise UsageError("--reverse goes with --patch", hint="`patchkit revert` takes a series out")
+    return Request(
+        shipped=None if ad_hoc or asked["patches"] else patches_directory(),
+        directories=directories,
+        patches=tuple(_read_patch(path) for path in asked["patch"]),
+        terms=terms,
+        check_all_syntax=asked["check_syntax"],
+    )
+
+
+def source_date_epoch() -> int | None:
+    """Return SOURCE_DATE_EPOCH in seconds, None when it is not set. UsageError when it is no number."""
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return None
+    if not text.isdigit():
+        raise UsageError(f"SOURCE_DATE_EPOCH is {text!r}", why="expected seconds since 1970, a whole number")
+    return int(text)
+
+
+def timestamp(epoch: int | None) -> str:
+    """Return the time for the receipt, UTC and ISO 8601: SOURCE_DATE_EPOCH where it is set."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+
+
+def _read_patch(path: Path) -> tuple[Path, bytes]:
+    if str(path) == "-":
+        return Path("stdin"), click.get_binary_stream("stdin").read()
+    try:
+        return path, path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read", why=str(error.strerror)) from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read", why=str(error.strerror)) from error

@@ -1,0 +1,44 @@
+"""`patchkit plan`: what apply would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
+from patchkit.cli.show import plan_document, show_plan
+from patchkit.errors import ExitStatus
+from patchkit.output import Output
+from patchkit.session import open_session
+from patchkit.workflow import plan_request
+
+
+@click.command("plan", short_help="What apply would do. Writes nothing.")
+@tree_options
+@request_options
+@click.option("--verbose", "-v", is_flag=True, help="Show every file and hunk, also the exact ones.")
+@json_option
+def command(*, choice: Choice, asked: dict[str, Any], verbose: bool, output: Output) -> int:
+    """Show the verdict of every hunk and patch; write nothing. The exit status is the one that apply would have.
+
+    \b
+    Examples:
+      patchkit plan --target vllm==0.6.3
+      patchkit plan --target sglang --patch pr-1234.diff --package-only
+      patchkit plan --target vllm==0.6.3 --fetch ./wheels --json
+    """
+    tree = select_tree(choice, output, asked)
+    request = make_request(asked, tree)
+    with open_session(tree, write=False, say=output.note) as session:
+        plan = plan_request(session, request)
+    status = ExitStatus.REFUSED if plan.refused else ExitStatus.DONE
+    if output.machine:
+        output.document(plan_document(plan, status=status))
+        return status
+    show_plan(plan, output, verbose=verbose)
+    if plan.refused:
+        output.line("apply would refuse; nothing would be written", style="bad")
+    else:
+        output.line(f"apply would change {len(plan.edits)} files" if plan.edits else "nothing to do", style="good")
+    return status

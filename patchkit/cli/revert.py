@@ -1,0 +1,52 @@
+"""`patchkit revert`: take patches out again."""
+
+from __future__ import annotations
+
+import click
+
+from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
+from patchkit.cli.show import plan_document, show_plan
+from patchkit.errors import ExitStatus, UsageError
+from patchkit.output import Output
+from patchkit.session import open_session
+from patchkit.workflow import revert_layers
+
+
+@click.command("revert", short_help="Take out everything, a layer, or a patch.")
+@click.argument("patch", default="")
+@click.option("--layer", type=click.IntRange(1), metavar="N", help="Take out this layer; `status` numbers them.")
+@tree_options
+@json_option
+def command(*, patch: str, layer: int | None, choice: Choice, output: Output) -> int:
+    """Take out everything, the layer --layer N, or the patch PATCH. The bytes are as before.
+
+    What lies above a layer that is taken out is rendered again without it, or the revert is refused and names the
+    conflict. The configuration that was in force when the patches were applied does not matter.
+
+    \b
+    Examples:
+      patchkit revert --target vllm
+      patchkit revert --target vllm pr-9034.diff
+      patchkit revert --root ./site-packages --layer 2
+    """
+    if patch and layer is not None:
+        raise UsageError("PATCH and --layer name two things", hint="give one of them")
+    tree = select_tree(choice, output)
+    epoch = source_date_epoch()
+    with open_session(tree, write=True, say=output.note) as session:
+        result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch)
+    status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
+    if output.machine:
+        output.document({**plan_document(result.plan, status=status), "changed": result.changed})
+        return status
+    for warning in result.warnings:
+        output.note(f"warning: {warning}", style="doubt")
+    if result.plan.refused:
+        show_plan(result.plan, output)
+        output.line("refused: what lies above cannot stand without it; nothing was written", style="bad")
+    elif result.changed:
+        left = len(result.plan.layers)
+        output.line(f"reverted: {len(result.plan.edits)} files changed, {left} layers left", style="good")
+    else:
+        output.line("nothing to do: the tree is not patched", style="good")
+    return status

@@ -1,0 +1,218 @@
+"""Records as text for people and as JSON for machines: trees, plans, stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from patchkit.decision import Decision, FileDecision, Outcome
+from patchkit.diff.model import Placement, Verdict
+from patchkit.output import Output
+from patchkit.plan import FileEdit, Plan
+from patchkit.receipt import AppliedLayer, Receipt
+from patchkit.session import Condition
+from patchkit.target import TargetTree
+
+SCHEMA = 1
+_STYLE = {
+    Outcome.APPLIES: "good",
+    Outcome.ALREADY_APPLIED: "good",
+    Outcome.UPSTREAMED: "doubt",
+    Outcome.NOTHING_HERE: "doubt",
+    Outcome.DISABLED: "dim",
+    Outcome.RETIRED: "dim",
+    Outcome.REFUSED: "bad",
+    Outcome.PARTLY_APPLIED: "bad",
+}
+
+
+def tree_words(tree: TargetTree) -> str:
+    """Name a tree in one line."""
+    name = "tree" if tree.engine == "tree" else f"{tree.engine} {tree.version or '(unknown version)'} ({tree.layout.value})"
+    return f"{name} in {tree.root}"
+
+
+def tree_document(tree: TargetTree) -> dict[str, object]:
+    """Return a tree for JSON."""
+    return {
+        "engine": tree.engine,
+        "version": tree.version,
+        "root": str(tree.root),
+        "package": str(tree.package),
+        "layout": tree.layout.value,
+        "distribution": tree.distribution,
+        "python": None if tree.python is None else str(tree.python),
+        "python_version": tree.python_version,
+        "evidence": list(tree.evidence),
+    }
+
+
+def show_plan(plan: Plan, output: Output, *, verbose: bool = False) -> None:
+    """Write a plan: a line a patch, and for what is refused or not obvious a line a file and a hunk."""
+    output.line(tree_words(plan.tree), style="head")
+    layer = None
+    for decision in plan.decisions:
+        if (decision.number, decision.layer) != layer:
+            layer = (decision.number, decision.layer)
+            output.line(f"layer {decision.number}: {decision.layer}")
+        _show_decision(decision, output, verbose=verbose)
+    for problem in plan.problems:
+        output.line(f"refused: {problem}", style="bad")
+    for warning in plan.warnings:
+        output.note(f"warning: {warning}", style="doubt")
+
+
+def _show_decision(decision: Decision, output: Output, *, verbose: bool) -> None:
+    counts = _counts(decision)
+    reason = f": {decision.reason}" if decision.reason else ""
+    beside = ", ".join(part for part in (decision.mapping if decision.files else "", counts) if part)
+    output.line(
+        f"  {decision.patch}  {decision.outcome.value}{reason}{f'  ({beside})' if beside else ''}",
+        style=_STYLE[decision.outcome],
+    )
+    for file in decision.files:
+        _show_file(file, output, everything=verbose or decision.refused)
+
+
+def _counts(decision: Decision) -> str:
+    placements = [placement for file in decision.files for placement in file.placements]
+    if not decision.files:
+        return ""
+    shifted = sum(placement.verdict is Verdict.OFFSET for placement in placements)
+    words = f"{len(decision.files)} files, {len(placements)} hunks"
+    return f"{words}, {shifted} with an offset" if shifted else words
+
+
+def _show_file(file: FileDecision, output: Output, *, everything: bool) -> None:
+    if file.note:
+        output.line(f"    {file.name}: {file.note}", style="doubt")
+        return
+    odd = [placement for placement in file.placements if everything or placement.verdict is not Verdict.EXACT]
+    shown = file.refusal or ("there already" if file.present and everything else "")
+    if shown or odd:
+        output.line(f"    {file.path}{f': {shown}' if shown else ''}", style="bad" if file.refusal else "")
+    for placement in odd:
+        output.line(f"      {_hunk_words(file, placement)}")
+
+
+def _hunk_words(file: FileDecision, placement: Placement) -> str:
+    number = next(place for place, one in enumerate(file.placements, 1) if one is placement)
+    hunk = placement.hunk
+    verdict = f"offset {placement.offset:+d}" if placement.verdict is Verdict.OFFSET else placement.verdict.value
+    reason = placement.reason.replace("\n", "\n        ")
+    return f"hunk {number} (line {hunk.old_start}, patch line {hunk.line_number}): {verdict}{f': {reason}' if reason else ''}"
+
+
+def plan_document(plan: Plan, *, status: int) -> dict[str, object]:
+    """Return a plan for JSON: digests instead of contents."""
+    return {
+        "schema": SCHEMA,
+        "status": status,
+        "tree": tree_document(plan.tree),
+        "sha256": plan.sha256,
+        "refused": plan.refused,
+        "problems": list(plan.problems),
+        "warnings": list(plan.warnings),
+        "configuration": dict(plan.configuration),
+        "patches": [_decision_document(decision) for decision in plan.decisions],
+        "edits": [_edit_document(edit) for edit in plan.edits],
+    }
+
+
+def _decision_document(decision: Decision) -> dict[str, object]:
+    return {
+        "layer": decision.number,
+        "layer_name": decision.layer,
+        "patch": decision.patch,
+        "outcome": decision.outcome.value,
+        "reason": decision.reason,
+        "mapping": decision.mapping,
+        "files": [
+            {
+                "name": file.name,
+                "path": None if file.path is None else str(file.path),
+                "change": file.change.value,
+                "refusal": file.refusal,
+                "note": file.note,
+                "present": file.present,
+                "hunks": [_placement_document(placement) for placement in file.placements],
+            }
+            for file in decision.files
+        ],
+    }
+
+
+def _placement_document(placement: Placement) -> dict[str, object]:
+    return {
+        "patch_line": placement.hunk.line_number,
+        "stated_line": placement.hunk.old_start,
+        "verdict": placement.verdict.value,
+        "line": placement.line,
+        "offset": placement.offset,
+        "proof": placement.proof.value,
+        "scope_before": placement.scope_before,
+        "scope_after": placement.scope_after,
+        "reason": placement.reason,
+    }
+
+
+def _edit_document(edit: FileEdit) -> dict[str, object]:
+    return {
+        "path": str(edit.path),
+        "before": None if edit.before is None else edit.before.sha256,
+        "after": None if edit.after is None else edit.after.sha256,
+    }
+
+
+def layer_lines(layers: tuple[AppliedLayer, ...]) -> Iterator[tuple[str, str]]:
+    """Yield (line, style) for every layer of a stack and its patches."""
+    for layer in layers:
+        proof = ", locked" if layer.locked else ""
+        yield f"layer {layer.number}: {layer.name} ({layer.origin.value}{proof}), applied {layer.applied_at}", ""
+        for patch in layer.patches:
+            gate = f" [CONFIG_{patch.config}]" if patch.config else ""
+            state = "" if patch.enabled else f"  left out: {patch.reason}"
+            yield f"  {patch.name}{gate}{state}", "" if patch.enabled else "dim"
+
+
+def status_document(tree: TargetTree, condition: Condition, receipt: Receipt | None) -> dict[str, object]:
+    """Return what `status` says for JSON."""
+    return {
+        "schema": SCHEMA,
+        "tree": tree_document(tree),
+        "standing": condition.standing.value,
+        "reason": condition.reason,
+        "changed": [str(path) for path in condition.files],
+        "layers": [] if receipt is None else [_layer_document(layer) for layer in receipt.layers],
+        "configuration": {} if receipt is None else dict(receipt.configuration),
+        "files": [] if receipt is None else [_touched_document(receipt, place) for place in range(len(receipt.files))],
+    }
+
+
+def _layer_document(layer: AppliedLayer) -> Mapping[str, object]:
+    return {
+        "number": layer.number,
+        "origin": layer.origin.value,
+        "name": layer.name,
+        "locked": layer.locked,
+        "applied_at": layer.applied_at,
+        "patches": [
+            {
+                "name": patch.name,
+                "sha256": patch.sha256,
+                "reverse": patch.reverse,
+                "config": patch.config,
+                "enabled": patch.enabled,
+                "reason": patch.reason,
+            }
+            for patch in layer.patches
+        ],
+    }
+
+
+def _touched_document(receipt: Receipt, place: int) -> Mapping[str, object]:
+    file = receipt.files[place]
+    return {
+        "path": str(file.path),
+        "pristine": None if file.pristine is None else file.pristine.sha256,
+        "current": None if file.current is None else file.current.sha256,
+    }

@@ -1,0 +1,84 @@
+"""`patchkit status`: how a tree stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from patchkit.audit import Audit, audit_package
+from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
+from patchkit.cli.show import layer_lines, status_document, tree_words
+from patchkit.errors import ExitStatus
+from patchkit.output import Output
+from patchkit.session import Session, Standing, open_session
+from patchkit.workflow import is_wholly_there
+
+_STATUS = {
+    Standing.UNPATCHED: ExitStatus.DONE,
+    Standing.PATCHED: ExitStatus.DONE,
+    Standing.DRIFTED: ExitStatus.TREE_CHANGED,
+    Standing.REPLACED: ExitStatus.TREE_CHANGED,
+    Standing.PENDING: ExitStatus.TREE_CHANGED,
+}
+
+
+@click.command("status", short_help="How a tree stands.")
+@tree_options
+@request_options
+@click.option("--require-applied", is_flag=True, help="Exit 0 only when what the options ask for is wholly there.")
+@json_option
+def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, output: Output) -> int:
+    """Say whether a tree is as installed, patched (layers, when, configuration), drifted, or replaced by a reinstall.
+
+    With --require-applied, for image builds and start scripts: exit 0 only when the wanted stack (the shipped series, or
+    what --patches and --patch name) is wholly in the tree.
+
+    \b
+    Examples:
+      patchkit status --target vllm
+      patchkit status --target vllm==0.6.3 --require-applied
+      patchkit status --root ./site-packages --json
+    """
+    tree = select_tree(choice, output, asked)
+    with open_session(tree, write=False, say=output.note) as session:
+        audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
+        status = _STATUS[session.condition.standing]
+        if require_applied and status is ExitStatus.DONE and not is_wholly_there(session, make_request(asked, tree)):
+            status = ExitStatus.REFUSED
+        _show(session, audit, status, output, require_applied=require_applied)
+    return status
+
+
+def _show(session: Session, audit: Audit | None, status: int, output: Output, *, require_applied: bool) -> None:
+    situation, condition = session.situation, session.condition
+    if output.machine:
+        document = {**status_document(situation.tree, condition, situation.receipt), "status": int(status)}
+        output.document({**document, "audit": _audit_document(audit)})
+        return
+    output.line(tree_words(situation.tree), style="head")
+    bad = condition.standing in (Standing.DRIFTED, Standing.REPLACED, Standing.PENDING)
+    output.line(f"{condition.standing.value}: {condition.reason}", style="bad" if bad else "good")
+    for path in condition.files:
+        output.line(f"  changed: {path}", style="bad")
+    if situation.receipt is not None:
+        for line, style in layer_lines(situation.receipt.layers):
+            output.line(line, style=style)
+        for symbol, value in situation.receipt.configuration:
+            output.line(f"CONFIG_{symbol}={value}")
+    if audit is not None:
+        _show_audit(audit, output)
+    if require_applied:
+        output.line("required: " + ("applied" if status == ExitStatus.DONE else "NOT applied"), style="head")
+
+
+def _show_audit(audit: Audit, output: Output) -> None:
+    output.line(f"{audit.compared} of {audit.listed} files compared with RECORD, {len(audit.edited)} differ")
+    for path in audit.edited:
+        output.line(f"  not as installed: {path}", style="doubt")
+
+
+def _audit_document(audit: Audit | None) -> dict[str, object] | None:
+    if audit is None:
+        return None
+    return {"listed": audit.listed, "compared": audit.compared, "edited": [str(path) for path in audit.edited]}

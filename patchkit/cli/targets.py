@@ -1,0 +1,71 @@
+"""`patchkit targets`: the engines that are here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchkit.cli.options import json_option
+from patchkit.cli.show import tree_document, tree_words
+from patchkit.errors import ExitStatus, PatchkitError
+from patchkit.output import Output
+from patchkit.resources import patches_directory
+from patchkit.series import Series, find_series
+from patchkit.session import Condition, Standing, open_session
+from patchkit.target import TargetTree, find_targets
+
+
+@click.command("targets", short_help="Engines found here.")
+@click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Look in this tree.")
+@click.option("--python", type=click.Path(path_type=Path), metavar="EXE", help="Look in this interpreter's environment.")
+@json_option
+def command(*, root: Path | None, python: Path | None, output: Output) -> int:
+    """List the engines of an environment or a tree: version, layout, the series that fits, patched or not.
+
+    \b
+    Examples:
+      patchkit targets
+      patchkit targets --python /opt/venv/bin/python
+      patchkit targets --root ./site-packages --json
+    """
+    rows = [_look(tree) for tree in find_targets(root=root, python=python)]
+    pending = any(condition.standing is Standing.PENDING for _, _, condition in rows)
+    if output.machine:
+        output.document({"schema": 1, "targets": [_document(*row) for row in rows]})
+    elif not rows:
+        output.line("no engine found; --python EXE looks in another environment, --root DIR in a tree")
+    else:
+        for tree, series, condition in rows:
+            output.line(tree_words(tree), style="head")
+            output.line(f"  series: {_series_words(series, tree)}")
+            output.line(f"  {condition.standing.value}: {condition.reason}")
+    return ExitStatus.TREE_CHANGED if pending else ExitStatus.DONE
+
+
+def _look(tree: TargetTree) -> tuple[TargetTree, Series | PatchkitError | None, Condition]:
+    """Return a tree with its series, or with what is wrong with that, and how it stands."""
+    series: Series | PatchkitError | None
+    try:
+        series = find_series(patches_directory(), tree)
+    except PatchkitError as error:
+        series = error
+    with open_session(tree, write=False) as session:
+        return tree, series, session.condition
+
+
+def _series_words(series: Series | PatchkitError | None, tree: TargetTree) -> str:
+    if series is None:
+        return "none shipped for this release"
+    if isinstance(series, PatchkitError):
+        return f"unreadable: {series.what}"
+    return f"{tree.engine}/{series.version}, {len(series.entries)} patches{'' if series.lock else ', no lock'}"
+
+
+def _document(tree: TargetTree, series: Series | PatchkitError | None, condition: Condition) -> dict[str, object]:
+    return {
+        **tree_document(tree),
+        "series": series.version if isinstance(series, Series) else None,
+        "standing": condition.standing.value,
+        "reason": condition.reason,
+    }

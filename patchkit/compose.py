@@ -1,0 +1,182 @@
+"""What the stack shall be: layers that are there, layers that are asked for, and layers taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from patchkit.diff.model import FilePatch, Patch
+from patchkit.diff.parse import parse_patch
+from patchkit.diff.reverse import reverse_patch
+from patchkit.errors import TreeChangedError
+from patchkit.overlay import Overlay
+from patchkit.plan import Situation
+from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
+from patchkit.stack import WantedLayer, WantedPatch, render_stack
+
+Stored = Callable[[str], bytes]
+"""Returns the bytes of a stored patch by sha256; TreeChangedError when they are gone or damaged."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Composition:
+    """A stack to be planned: `kept` stay below untouched, `layers` are rendered. `changed` is False when all is there."""
+
+    kept: tuple[AppliedLayer, ...]
+    layers: tuple[WantedLayer, ...]
+    changed: bool
+
+
+def put_layers(situation: Situation, wanted: Collection[WantedLayer], stored: Stored) -> Composition:
+    """Put layers on the stack: one that is there as wanted stays, one that changed is replaced in its place."""
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    number = max((layer.number for layer in there), default=0)
+    replaced: dict[int, WantedLayer] = {}
+    added: list[WantedLayer] = []
+    for layer in wanted:
+        standing = _standing(layer, there)
+        if standing is None:
+            number += 1
+            added.append(replace(layer, number=number))
+        elif not _same(layer, standing):
+            replaced[standing.number] = replace(layer, number=standing.number)
+    if replaced:
+        return Composition(kept=(), layers=(*_rebuilt(situation, there, replaced, stored), *added), changed=True)
+    return Composition(kept=there, layers=tuple(added), changed=bool(added))
+
+
+def take_layers(situation: Situation, numbers: Collection[int], stored: Stored) -> Composition:
+    """Take layers out of the stack; those above are rendered again on what is left."""
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    left = tuple(layer for layer in there if layer.number not in numbers)
+    rebuilt = tuple(layer for layer in _rebuilt(situation, there, {}, stored, gone=numbers)) if left else ()
+    return Composition(kept=(), layers=rebuilt, changed=len(left) != len(there))
+
+
+def take_patch(situation: Situation, number: int, name: str, stored: Stored) -> Composition:
+    """Take one patch out of a layer; the layer stays, with the patch left out."""
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    layer = next(layer for layer in there if layer.number == number)
+    placed = _existing(layer, stored)
+    patches = tuple(
+        replace(patch, enabled=False, reason="taken out") if patch.name == name else patch for patch in placed.patches
+    )
+    return Composition(
+        kept=(), layers=_rebuilt(situation, there, {number: replace(placed, patches=patches)}, stored), changed=True
+    )
+
+
+def _rebuilt(
+    situation: Situation,
+    there: tuple[AppliedLayer, ...],
+    replaced: Mapping[int, WantedLayer],
+    stored: Stored,
+    *,
+    gone: Collection[int] = (),
+) -> tuple[WantedLayer, ...]:
+    """Return all layers for a rendering from pristine.
+
+    Below the first change they stand exactly as they were placed; above it each has the tree that it was placed on as
+    its base, so that its hunks are found by scope where the lines moved.
+    """
+    old = tuple(_existing(layer, stored) for layer in there)
+    layers: list[WantedLayer] = []
+    undisturbed = True
+    for place, layer in enumerate(old):
+        if layer.number in gone or layer.number in replaced:
+            undisturbed = False
+        if layer.number in gone:
+            continue
+        wanted = replaced.get(layer.number, layer)
+        if undisturbed:
+            layers.append(wanted)
+        elif wanted.artifact is not None or (layer.number in replaced and wanted.base is not None):
+            layers.append(wanted)
+        else:
+            layers.append(replace(wanted, trusted=False, base=_below(situation, old[:place])))
+    return tuple(layers)
+
+
+def _below(situation: Situation, layers: tuple[WantedLayer, ...]) -> Overlay:
+    """Return the tree as it was below a layer when it was placed."""
+    overlay = Overlay(situation.pristine)
+    for path, entry in render_stack(situation.pristine, layers, pristine=situation.pristine).files:
+        overlay.put(path, entry)
+    return overlay
+
+
+def _existing(layer: AppliedLayer, stored: Stored) -> WantedLayer:
+    return WantedLayer(
+        number=layer.number,
+        origin=layer.origin,
+        name=layer.name,
+        patches=tuple(_placed_patch(patch, stored) for patch in layer.patches),
+        artifact=None,
+        strict=False,
+        base=None,
+        package_only=True,
+        trusted=True,
+        applied_at=layer.applied_at,
+    )
+
+
+def _placed_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
+    raw = stored(applied.sha256)
+    patch = parse_patch(raw, source=applied.name)
+    patch = reverse_patch(patch) if applied.reverse else patch
+    return WantedPatch(
+        name=applied.name,
+        sha256=applied.sha256,
+        raw=raw,
+        patch=_as_placed(patch, applied),
+        mapping=applied.mapping,
+        paths=applied.paths,
+        reverse=applied.reverse,
+        config=applied.config,
+        enabled=applied.enabled,
+        reason=applied.reason,
+    )
+
+
+def _as_placed(patch: Patch, applied: AppliedPatch) -> Patch:
+    if applied.enabled and (len(applied.paths) != len(patch.files) or len(applied.lines) != len(patch.files)):
+        raise TreeChangedError(
+            f"{applied.name}: the receipt does not fit the stored patch",
+            why=f"it places {len(applied.paths)} files, the patch has {len(patch.files)}",
+            hint="reinstall the engine and apply again",
+        )
+    if not applied.enabled:
+        return patch
+    return replace(patch, files=tuple(_file_as_placed(*pair) for pair in zip(patch.files, applied.lines, strict=True)))
+
+
+def _file_as_placed(file: FilePatch, lines: tuple[int, ...]) -> FilePatch:
+    if len(lines) != len(file.hunks):
+        return file
+    hunks = tuple(
+        replace(hunk, old_start=line) if line and line != hunk.old_start else hunk
+        for hunk, line in zip(file.hunks, lines, strict=True)
+    )
+    return replace(file, hunks=hunks)
+
+
+def _standing(layer: WantedLayer, there: tuple[AppliedLayer, ...]) -> AppliedLayer | None:
+    for standing in there:
+        if layer.origin is not standing.origin:
+            continue
+        if layer.origin is Origin.AD_HOC and not _same(layer, standing):
+            continue
+        if layer.origin is Origin.AD_HOC or layer.name == standing.name:
+            return standing
+    return None
+
+
+def _same(layer: WantedLayer, standing: AppliedLayer) -> bool:
+    """Compare what both have enabled; a patch that the release has already is not missed."""
+    wanted = [(patch.name, patch.sha256, patch.reverse) for patch in layer.patches if patch.enabled]
+    have = [(patch.name, patch.sha256, patch.reverse) for patch in standing.patches if patch.enabled]
+    if layer.origin is Origin.AD_HOC:
+        return [key[1:] for key in wanted] == [key[1:] for key in have]
+    return wanted == have
+
+

@@ -1,0 +1,248 @@
+"""One file of one patch against the tree as it stands then: can it be done, where do its hunks go, what results.
+
+Within a patch, as git has it, a rename or copy reads the tree as it was before the patch, anything else what earlier
+files of the same patch left; a path that the patch vacates may be taken again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from patchkit.diff.apply import apply_placements
+from patchkit.diff.binary import apply_binary
+from patchkit.diff.image import split_lines
+from patchkit.diff.locate import Evidence, accepted, place_hunks
+from patchkit.diff.model import Change, FilePatch, Placement, Proof, Verdict
+from patchkit.errors import PatchkitError
+from patchkit.overlay import Overlay
+from patchkit.tree import Kind, TreeEntry
+
+EXECUTABLE = 0o111
+_NEW_FILE_MODE = 0o644
+_SHORTEST_BLOB = 7
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ground:
+    """What a file patch is decided against.
+
+    `before` is the tree before the patch, `now` the tree with what earlier files of this patch did (written to), `base`
+    the tree the patch was cut against, when known. `proven` tells of an old path whether its content is known by hash to
+    be what the patch was cut against. `vacated` are the paths that this patch renames or deletes.
+    """
+
+    before: Overlay
+    now: Overlay
+    base: Overlay | None
+    proven: Callable[[str], bool]
+    strict: bool
+    crlf: bool
+    vacated: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What one file patch came to. `refusal` is "" when it can be done or is there already (`present`)."""
+
+    placements: tuple[Placement, ...] = ()
+    refusal: str = ""
+    present: bool = False
+
+
+def decide_file(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
+    """Decide one file patch and, when it can be done, write its result into `ground.now`."""
+    try:
+        if file.change is Change.CREATE:
+            return _create(file, new, ground)
+        if file.change is Change.DELETE:
+            return _delete(file, old, ground)
+        if file.change in (Change.RENAME, Change.COPY):
+            return _rename(file, old, new, ground)
+        return _modify(file, old, ground)
+    except PatchkitError as error:
+        return Finding(refusal=" ".join(part for part in (error.what, error.why and f"({error.why})") if part))
+
+
+def _modify(file: FilePatch, path: str, ground: Ground) -> Finding:
+    ground.now.check_parents(path)
+    entry = ground.now.lookup(path)
+    if entry is None:
+        if not file.git and file.hunks and all(hunk.old_count == 0 for hunk in file.hunks):
+            return _create(file, path, ground)
+        return _gone(file, f"{path} is not there")
+    wrong = _wrong_kind(file, path, entry)
+    if wrong:
+        return Finding(refusal=wrong)
+    content, placements, refusal = _new_content(file, path, entry, ground)
+    if refusal or content is None:
+        return Finding(placements=placements, refusal=refusal)
+    mode = _new_mode(file.new_mode, entry.mode)
+    present = content == entry.content and mode == entry.mode
+    if not present:
+        ground.now.put(path, TreeEntry(kind=entry.kind, mode=mode, content=content))
+    return Finding(placements=placements, present=present)
+
+
+def _create(file: FilePatch, path: str, ground: Ground) -> Finding:
+    ground.now.check_parents(path)
+    standing = ground.now.lookup(path)
+    kind, mode = _kind_and_mode(file.new_mode)
+    empty = TreeEntry(kind=kind, mode=mode, content=b"")
+    if standing is not None and path in ground.vacated and not ground.now.changed(path):
+        standing = None
+    content, placements, refusal = _new_content(file, path, empty, ground)
+    if refusal or content is None:
+        return Finding(placements=placements, refusal=refusal)
+    entry = TreeEntry(kind=kind, mode=mode, content=content)
+    if standing is None:
+        ground.now.put(path, entry)
+        return Finding(placements=placements)
+    if standing.kind is kind and standing.content == content and (mode ^ standing.mode) & EXECUTABLE & 0o100 == 0:
+        return Finding(placements=tuple(_as_present(placement) for placement in placements), present=True)
+    what = "a directory of that name" if standing.kind is Kind.DIRECTORY else "a file of that name with other content"
+    return Finding(placements=placements, refusal=f"{path} is to be created, but {what} is there")
+
+
+def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
+    ground.before.check_parents(path)
+    retaken = ground.now.changed(path) and path in ground.vacated
+    entry = ground.before.lookup(path) if retaken else ground.now.lookup(path)
+    if entry is None:
+        return _gone(file, f"{path} is to be deleted, but is not there")
+    wrong = _wrong_kind(file, path, entry)
+    if wrong:
+        return Finding(refusal=wrong)
+    content, placements, refusal = _new_content(file, path, entry, ground)
+    if refusal or content is None:
+        return Finding(placements=placements, refusal=refusal)
+    if content:
+        left = len(split_lines(content))
+        return Finding(placements=placements, refusal=f"{path} is to be deleted, but {left} lines would be left")
+    if not retaken:
+        ground.now.put(path, None)
+    return Finding(placements=placements)
+
+
+def _rename(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
+    ground.before.check_parents(old)
+    ground.now.check_parents(new)
+    source = ground.before.lookup(old)
+    if source is None:
+        return _gone(file, f"{old} is not there")
+    wrong = _wrong_kind(file, old, source)
+    if wrong:
+        return Finding(refusal=wrong)
+    standing = ground.now.lookup(new)
+    if standing is not None and new != old and (new not in ground.vacated or ground.now.changed(new)):
+        return Finding(refusal=f"{new} is to be made from {old}, but is there already")
+    content, placements, refusal = _new_content(file, old, source, ground)
+    if refusal or content is None:
+        return Finding(placements=placements, refusal=refusal)
+    ground.now.put(new, TreeEntry(kind=source.kind, mode=_new_mode(file.new_mode, source.mode), content=content))
+    if file.change is Change.RENAME and old != new and not ground.now.changed(old):
+        ground.now.put(old, None)
+    return Finding(placements=placements)
+
+
+def _new_content(
+    file: FilePatch, path: str, entry: TreeEntry, ground: Ground
+) -> tuple[bytes | None, tuple[Placement, ...], str]:
+    """Return the content after the patch, the placements, and why not (then the content is None)."""
+    if file.binary is not None:
+        return apply_binary(file.binary, entry.content), (), ""
+    if not file.hunks:
+        return entry.content, (), ""
+    lines = split_lines(entry.content)
+    placements = place_hunks(file, lines, _evidence(file, path, entry, ground))
+    refused = [placement for placement in placements if not accepted(placement, strict=ground.strict)]
+    if refused:
+        return None, placements, _refused_hunks(path, placements, refused)
+    verdicts = {placement.verdict is Verdict.PRESENT for placement in placements}
+    if len(verdicts) > 1:
+        there = sum(placement.verdict is Verdict.PRESENT for placement in placements)
+        return None, placements, f"{path}: partly applied: {there} of {len(placements)} hunks are there already"
+    return apply_placements(file, lines, placements), placements, ""
+
+
+def _evidence(file: FilePatch, path: str, entry: TreeEntry, ground: Ground) -> Evidence:
+    base = ground.base.lookup(path) if ground.base is not None else None
+    base_content = base.content if base is not None and base.kind is entry.kind else None
+    proven = ground.proven(path) or base_content == entry.content or _is_blob(file.old_blob, entry.content)
+    return Evidence(
+        base=base_content, proven=proven, python=path.endswith((".py", ".pyi")), strict=ground.strict, crlf=ground.crlf
+    )
+
+
+def _is_blob(abbreviated: str, content: bytes) -> bool:
+    """Tell whether the content has the object id that the patch's index line names."""
+    if len(abbreviated) < _SHORTEST_BLOB or not abbreviated.strip("0"):
+        return False
+    header = b"blob %d\0" % len(content)
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest().startswith(abbreviated)
+
+
+def _refused_hunks(path: str, placements: tuple[Placement, ...], refused: list[Placement]) -> str:
+    words = sorted({placement.verdict.value for placement in refused})
+    there = sum(placement.verdict is Verdict.PRESENT for placement in placements)
+    beside = f"; {there} are there already" if there else ""
+    return f"{path}: {len(refused)} of {len(placements)} hunks refused ({', '.join(words)}){beside}"
+
+
+def _gone(file: FilePatch, why: str) -> Finding:
+    placements = tuple(
+        Placement(
+            hunk=hunk,
+            verdict=Verdict.FILE_GONE,
+            line=None,
+            offset=0,
+            reason=why,
+            scope_before=None,
+            scope_after=None,
+            proof=Proof.NONE,
+        )
+        for hunk in file.hunks
+    )
+    return Finding(placements=placements, refusal=f"file gone: {why}")
+
+
+def _as_present(placement: Placement) -> Placement:
+    return Placement(
+        hunk=placement.hunk,
+        verdict=Verdict.PRESENT,
+        line=placement.line,
+        offset=placement.offset,
+        reason="",
+        scope_before=placement.scope_before,
+        scope_after=placement.scope_after,
+        proof=placement.proof,
+    )
+
+
+def _wrong_kind(file: FilePatch, path: str, entry: TreeEntry) -> str:
+    if entry.kind in (Kind.DIRECTORY, Kind.OTHER):
+        return f"{path} is not a file ({entry.kind.value})"
+    said = file.old_mode or (file.new_mode if file.change is not Change.CREATE else None)
+    is_link = entry.kind is Kind.SYMLINK
+    if said is None:
+        return f"{path} is a symlink; the patch does not say that it means one" if is_link else ""
+    if stat.S_ISLNK(said) == is_link:
+        return ""
+    return f"{path} is a {entry.kind.value}, the patch is about a {'symlink' if stat.S_ISLNK(said) else 'file'}"
+
+
+def _kind_and_mode(mode: int | None) -> tuple[Kind, int]:
+    if mode is not None and stat.S_ISLNK(mode):
+        return Kind.SYMLINK, 0o777
+    return Kind.FILE, _NEW_FILE_MODE | (EXECUTABLE if mode is not None and mode & 0o100 else 0)
+
+
+def _new_mode(said: int | None, standing: int) -> int:
+    """Set or clear the executable bits as the patch says; whoever may read may then execute, as git does it."""
+    if said is None or stat.S_ISLNK(said):
+        return standing
+    if said & 0o100:
+        return standing | ((standing & 0o444) >> 2)
+    return standing & ~EXECUTABLE

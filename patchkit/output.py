@@ -1,0 +1,73 @@
+"""The only writer to the terminal: data to stdout, progress and warnings to stderr, colour where people look."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from patchkit.errors import PatchkitError
+
+_COLOURS = {"good": "32", "bad": "31", "doubt": "33", "dim": "2", "head": "1"}
+_PATIENCE_SECONDS = 1.0
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+@dataclass(slots=True)
+class Output:
+    """Where a command's words go. `machine` is true with --json: then stdout holds one JSON document and no progress."""
+
+    machine: bool = False
+    stdout: TextIO = field(default_factory=lambda: sys.stdout)
+    stderr: TextIO = field(default_factory=lambda: sys.stderr)
+    _begun: float = field(default_factory=time.monotonic)
+
+    def line(self, text: str = "", *, style: str = "") -> None:
+        """Write a line of data."""
+        print(self._painted(text, style, self.stdout), file=self.stdout)
+
+    def raw(self, content: bytes) -> None:
+        """Write bytes of data as they are, or made visible where a person looks at them."""
+        self.stdout.flush()
+        buffer = getattr(self.stdout, "buffer", None)
+        if buffer is None or self.stdout.isatty():
+            self.stdout.write(visible(content.decode("utf-8", errors="backslashreplace")))
+        else:
+            buffer.write(content)
+        self.stdout.flush()
+
+    def document(self, record: Mapping[str, object] | Sequence[object]) -> None:
+        """Write a JSON document: stable keys, digests instead of contents."""
+        print(json.dumps(record, indent=1, ensure_ascii=True), file=self.stdout)
+
+    def note(self, text: str, *, style: str = "") -> None:
+        """Write a line for people beside the data: a warning, what was chosen."""
+        print(self._painted(text, style, self.stderr), file=self.stderr)
+
+    def progress(self, text: str) -> None:
+        """Say what takes long; nothing in the first second, nothing with --json."""
+        if not self.machine and time.monotonic() - self._begun > _PATIENCE_SECONDS:
+            self.note(text, style="dim")
+
+    def error(self, error: PatchkitError) -> None:
+        """Show what failed, why, and what to do next."""
+        self.note(f"error: {error.what}", style="bad")
+        for line in error.why.splitlines():
+            self.note(f"  {line.rstrip()}")
+        if error.hint:
+            self.note(f"next: {error.hint}")
+
+    def _painted(self, text: str, style: str, stream: TextIO) -> str:
+        text = visible(text)
+        if not style or not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+            return text
+        return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
+
+
+def visible(text: str) -> str:
+    """Make control characters and undecodable bytes visible: a name in a patch shall not steer the terminal."""
+    return text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,134 @@
+"""A tree as it would be: changes held in memory over a mapping that is only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from patchkit.errors import RefusedError, UnsafePathError
+from patchkit.tree import Entries, Kind, TreeEntry
+
+
+class KeptEntries(Mapping[PurePosixPath, TreeEntry]):
+    """A tree that is read once per path: what was seen first is what everybody sees."""
+
+    __slots__ = ("_below", "_seen")
+
+    def __init__(self, below: Entries) -> None:
+        self._below = below
+        self._seen: dict[PurePosixPath, TreeEntry | None] = {}
+
+    def __getitem__(self, path: PurePosixPath) -> TreeEntry:
+        """Return the entry as it was when it was first asked for."""
+        try:
+            entry = self._seen[path]
+        except KeyError:
+            entry = self._seen[path] = self._below.get(path)
+        if entry is None:
+            raise KeyError(path)
+        return entry
+
+    def __iter__(self) -> Iterator[PurePosixPath]:
+        """Iterate over what lies below."""
+        return iter(self._below)
+
+    def __len__(self) -> int:
+        """Count what lies below."""
+        return len(self._below)
+
+
+class PristineEntries(Mapping[PurePosixPath, TreeEntry]):
+    """A patched tree as it was before: the kept copies where patchkit changed a file, the tree elsewhere."""
+
+    __slots__ = ("_copies", "_tree")
+
+    def __init__(self, tree: Entries, copies: Mapping[PurePosixPath, TreeEntry | None]) -> None:
+        self._tree = tree
+        self._copies = copies
+
+    def __getitem__(self, path: PurePosixPath) -> TreeEntry:
+        """Return the entry as it was before patchkit."""
+        if path not in self._copies:
+            return self._tree[path]
+        entry = self._copies[path]
+        if entry is None:
+            raise KeyError(path)
+        return entry
+
+    def __iter__(self) -> Iterator[PurePosixPath]:
+        """Iterate over what was there before."""
+        yield from (path for path, entry in self._copies.items() if entry is not None)
+        yield from (path for path in self._tree if path not in self._copies)
+
+    def __len__(self) -> int:
+        """Count what was there before."""
+        return sum(1 for _ in self)
+
+
+class Overlay:
+    """Changes over a tree, or over another overlay. A path set to None is not there.
+
+    Looking a path up below a link or a file that the overlay itself put in the way is refused, as it is on disk.
+    """
+
+    __slots__ = ("_below", "_changed")
+
+    def __init__(self, below: Entries | Overlay) -> None:
+        self._below = below
+        self._changed: dict[str, TreeEntry | None] = {}
+
+    def lookup(self, path: str) -> TreeEntry | None:
+        """Return what stands at the path, or None. Raises UnsafePathError beyond a link."""
+        if path in self._changed:
+            return self._changed[path]
+        if self._changed:
+            blocker = self._blocker(path)
+            if blocker is not None:
+                return None
+        if isinstance(self._below, Overlay):
+            return self._below.lookup(path)
+        return self._below.get(PurePosixPath(path))
+
+    def put(self, path: str, entry: TreeEntry | None) -> None:
+        """Let the path be this entry; None takes it away."""
+        self._changed[path] = entry
+
+    def check_parents(self, path: str) -> None:
+        """Refuse a path whose parent is not, and will not be, a directory."""
+        for parent in _parents(path):
+            entry = self.lookup(parent)
+            if entry is None or entry.kind is Kind.DIRECTORY:
+                continue
+            if entry.kind is Kind.SYMLINK:
+                raise UnsafePathError(f"{path}: passes through a symlink", why=f"{parent} is a symlink")
+            raise RefusedError(f"{path}: a file is in the way", why=f"{parent} is not a directory")
+
+    def merge(self, above: Overlay) -> None:
+        """Take over the changes of an overlay that was laid on this one."""
+        self._changed.update(above._changed)
+
+    def changes(self) -> Iterator[tuple[str, TreeEntry | None]]:
+        """Yield what is changed, sorted by path."""
+        yield from sorted(self._changed.items())
+
+    def changed(self, path: str) -> bool:
+        """Tell whether the overlay says something of this path."""
+        return path in self._changed
+
+    def _blocker(self, path: str) -> str | None:
+        """Return the parent that is gone or replaced here, so that nothing below it can be there."""
+        for parent in _parents(path):
+            if parent not in self._changed:
+                continue
+            entry = self._changed[parent]
+            if entry is not None and entry.kind is Kind.SYMLINK:
+                raise UnsafePathError(f"{path}: passes through a symlink", why=f"the patch makes {parent} a symlink")
+            return parent
+        return None
+
+
+def _parents(path: str) -> Iterator[str]:
+    place = path.find("/")
+    while place >= 0:
+        yield path[:place]
+        place = path.find("/", place + 1)

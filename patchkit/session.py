@@ -1,0 +1,159 @@
+"""A tree opened for work: its lock held, its journal looked at, its receipt compared with what stands there."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from patchkit.errors import TreeChangedError
+from patchkit.overlay import KeptEntries, PristineEntries
+from patchkit.plan import Situation
+from patchkit.receipt import Receipt, TouchedFile, read_receipt
+from patchkit.state import StateDirectory, open_state
+from patchkit.target import TargetTree
+from patchkit.transaction import pending, recover
+from patchkit.tree import Entries, FileState, Kind, TreeEntry, open_entries
+
+
+class Standing(enum.Enum):
+    """What a tree is, compared with its receipt."""
+
+    UNPATCHED = "not patched"
+    PATCHED = "patched"
+    DRIFTED = "drifted"
+    REPLACED = "replaced by reinstall"
+    PENDING = "interrupted"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """How a tree stands. `files` are those that are not as patchkit left them, `reason` says it in words."""
+
+    standing: Standing
+    files: tuple[PurePosixPath, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """A tree with its lock held for as long as the session lasts. `recovered` says what recovery did, "" for nothing."""
+
+    state: StateDirectory
+    situation: Situation
+    condition: Condition
+    recovered: str
+
+
+@contextmanager
+def open_session(tree: TargetTree, *, write: bool, say: Callable[[str], None] = lambda _: None) -> Iterator[Session]:
+    """Open a tree; a writer first finishes what an interrupted one left, a reader only reports it.
+
+    Raises TreeChangedError when the journal cannot be finished, RefusedError when the lock is not to be had.
+    """
+    with open_state(tree.root, tree.engine, write=write, waiting=say) as state:
+        recovered = ""
+        if write:
+            recovery = recover(state)
+            recovered = "" if recovery is None else recovery.words
+            if recovered:
+                say(recovered)
+        yield _open(tree, state, recovered)
+
+
+def _open(tree: TargetTree, state: StateDirectory, recovered: str) -> Session:
+    entries = KeptEntries(open_entries(tree.root))
+    receipt = read_receipt(state.receipt) if state.receipt.exists() else None
+    pristine: Entries = entries
+    if receipt is not None:
+        pristine = KeptEntries(PristineEntries(entries, PristineCopies(state, receipt)))
+    if pending(state):
+        condition = Condition(
+            standing=Standing.PENDING, files=(), reason="an interrupted run left a journal; apply or revert finishes it"
+        )
+    else:
+        condition = examine(tree, entries, receipt)
+    situation = Situation(tree=tree, entries=entries, receipt=receipt, pristine=pristine)
+    return Session(state=state, situation=situation, condition=condition, recovered=recovered)
+
+
+class PristineCopies(Mapping[PurePosixPath, "TreeEntry | None"]):
+    """The kept copies of the files that the stack changed, each checked against the receipt when it is read."""
+
+    def __init__(self, state: StateDirectory, receipt: Receipt) -> None:
+        self._state = state
+        self._files = {file.path: file.pristine for file in receipt.files}
+        self._copies: Entries = open_entries(state.pristine)
+
+    def __getitem__(self, path: PurePosixPath) -> TreeEntry | None:
+        """Return the file as it was, None when it was not there. Raises TreeChangedError for a damaged copy."""
+        was = self._files[path]
+        if was is None:
+            return None
+        copy = self._copies.get(path)
+        if copy is None or hashlib.sha256(copy.content).hexdigest() != was.sha256:
+            raise TreeChangedError(
+                f"{self._state.pristine / path}: the pristine copy is damaged",
+                why="it is missing, or its sha256 is not the receipt's",
+                hint="reinstall the engine (pip install --force-reinstall --no-deps) and apply again",
+            )
+        return TreeEntry(kind=was.kind, mode=was.mode, content=copy.content)
+
+    def __iter__(self) -> Iterator[PurePosixPath]:
+        """Iterate over the paths."""
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        """Count the paths."""
+        return len(self._files)
+
+
+def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Condition:
+    """Compare the tree with its receipt."""
+    if receipt is None:
+        return Condition(standing=Standing.UNPATCHED, files=(), reason="no receipt")
+    changed = tuple(file for file in receipt.files if not _is(entries.get(file.path), file.current))
+    if receipt.distribution != tree.distribution or receipt.version != tree.version:
+        was = f"{receipt.distribution or receipt.version}, now {tree.distribution or tree.version}"
+        return Condition(standing=Standing.REPLACED, files=(), reason=f"the receipt is for {was}")
+    if not changed:
+        return Condition(standing=Standing.PATCHED, files=(), reason="every touched file is as patchkit left it")
+    if _all_pristine(entries, receipt) or _record_replaced(tree, entries, receipt, changed):
+        return Condition(standing=Standing.REPLACED, files=_paths(changed), reason="the files are the distribution's again")
+    return Condition(standing=Standing.DRIFTED, files=_paths(changed), reason=f"{len(changed)} files were changed since")
+
+
+def _paths(files: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:
+    return tuple(file.path for file in files)
+
+
+def _is(entry: TreeEntry | None, state: FileState | None) -> bool:
+    """Compare kind, bytes and whether it is executable: other permission bits change when a tree is copied."""
+    if entry is None or state is None:
+        return entry is None and state is None
+    return _same_content(entry, state) and (entry.kind is Kind.SYMLINK or (entry.mode ^ state.mode) & 0o100 == 0)
+
+
+def _all_pristine(entries: Entries, receipt: Receipt) -> bool:
+    return all(_same_content(entries.get(file.path), file.pristine) for file in receipt.files)
+
+
+def _record_replaced(
+    tree: TargetTree, entries: Entries, receipt: Receipt, changed: tuple[TouchedFile, ...]
+) -> bool:
+    """Tell whether an installer wrote a RECORD of its own, and other files with it."""
+    path = PurePosixPath(tree.distribution, "RECORD")
+    if not receipt.record_sha256 or all(file.path == path for file in changed):
+        return False
+    record = entries.get(path)
+    return record is not None and record.state.sha256 != receipt.record_sha256
+
+
+def _same_content(entry: TreeEntry | None, state: FileState | None) -> bool:
+    """Compare kind and bytes."""
+    if entry is None or state is None:
+        return entry is None and state is None
+    return entry.kind is state.kind and entry.kind in (Kind.FILE, Kind.SYMLINK) and entry.state.sha256 == state.sha256

@@ -1,0 +1,248 @@
+"""The stack of layers as it shall be, and its rendering from pristine files: every patch decided, every file made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from patchkit.decide import Finding, Ground, decide_file
+from patchkit.decision import Decision, FileDecision, Outcome
+from patchkit.diff.model import Change, FilePatch, Hunk, Patch, Placement, Proof, Verdict
+from patchkit.overlay import Overlay
+from patchkit.receipt import Origin
+from patchkit.lock import LockedArtifact
+from patchkit.strip import outside_note
+from patchkit.tree import Entries, TreeEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedPatch:
+    """A patch that the stack shall have. `patch` is as it will be placed (already reversed when `reverse`).
+
+    `paths`, `mapping` and `config` are as in AppliedPatch; `enabled` is False with a `reason` when a toggle or
+    Retires-When leaves it out; `retired` tells the two apart.
+    """
+
+    name: str
+    sha256: str
+    raw: bytes
+    patch: Patch
+    mapping: str
+    paths: tuple[tuple[str, str], ...]
+    reverse: bool
+    config: str
+    enabled: bool
+    reason: str
+    retired: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedLayer:
+    """A layer that the stack shall have.
+
+    `artifact` is the section of the lock that the pristine tree agrees with, None without a lock; `strict` asks every
+    hunk for its own proof; `base` is the tree its patches were cut against, where that is known; `package_only` allows
+    what is not in this tree to be left out. `trusted` says that its patches stand as they were placed before, on what
+    lies below them now. `applied_at` is "" for a layer that is new.
+    """
+
+    number: int
+    origin: Origin
+    name: str
+    patches: tuple[WantedPatch, ...]
+    artifact: LockedArtifact | None
+    strict: bool
+    base: Entries | Overlay | None
+    package_only: bool
+    trusted: bool
+    applied_at: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendering:
+    """What the stack came to: decisions in the order of the patches, and the files it makes (None: taken away).
+
+    `proven` are the paths whose content is the lock's; `problems` name those whose content should be, and is not.
+    """
+
+    decisions: tuple[Decision, ...]
+    files: tuple[tuple[str, TreeEntry | None], ...]
+    proven: frozenset[str]
+    problems: tuple[str, ...]
+
+
+def render_stack(
+    start: Entries, layers: tuple[WantedLayer, ...], *, pristine: Entries, touched: frozenset[str] = frozenset()
+) -> Rendering:
+    """Render the layers on `start`: the pristine tree, or the tree as it is, where layers below have `touched` files.
+
+    A patch that is refused changes nothing, and the next ones are still decided.
+    """
+    overlay = Overlay(start)
+    decisions: list[Decision] = []
+    proven: set[str] = set()
+    problems: list[str] = []
+    for layer in layers:
+        below = touched.union(path for path, _ in overlay.changes())
+        own, unproven = _render_layer(layer, overlay, pristine, below)
+        decisions.extend(own)
+        proven -= {path for wanted in layer.patches for pair in wanted.paths for path in pair}
+        if not any(decision.refused for decision in own):
+            proven |= _compare_with_lock(layer, overlay, unproven, problems)
+    return Rendering(
+        decisions=tuple(decisions), files=tuple(overlay.changes()), proven=frozenset(proven), problems=tuple(problems)
+    )
+
+
+def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str], problems: list[str]) -> set[str]:
+    """Return the locked files that came out as the lock says; what did not, though nothing explains it, is a problem."""
+    if layer.artifact is None:
+        return set()
+    good = set()
+    for file in layer.artifact.files:
+        if file.path in unproven:
+            continue
+        entry = overlay.lookup(file.path)
+        made = None if entry is None else entry.state.sha256
+        if made == file.patched:
+            good.add(file.path)
+        else:
+            problems.append(f"{file.path}: not what series.lock says it becomes; make the lock anew (patchkit series lock)")
+    return good
+
+
+def _render_layer(
+    layer: WantedLayer, overlay: Overlay, pristine: Entries, below: frozenset[str]
+) -> tuple[list[Decision], set[str]]:
+    """Decide the layer's patches in order; also return the paths about which its lock can say nothing."""
+    base = _layer_base(layer, pristine, below)
+    unproven: set[str] = set(below)
+    decisions = []
+    for wanted in layer.patches:
+        if not wanted.enabled:
+            unproven.update(path for pair in wanted.paths for path in pair)
+            outcome = Outcome.RETIRED if wanted.retired else Outcome.DISABLED
+            decisions.append(_decision(layer, wanted, outcome, wanted.reason, ()))
+        else:
+            decisions.append(_render_patch(layer, wanted, overlay, base, _prover(layer, unproven)))
+        if base is not None and not wanted.retired:
+            _advance_base(layer, wanted, base)
+    return decisions, unproven
+
+
+def _layer_base(layer: WantedLayer, pristine: Entries, below: frozenset[str]) -> Overlay | None:
+    """Return the tree the layer was cut against: the one given, or the locked one where lower layers changed it."""
+    if layer.base is not None:
+        return Overlay(layer.base)
+    changed_below = below or not all(wanted.enabled for wanted in layer.patches)
+    return Overlay(pristine) if layer.artifact is not None and changed_below else None
+
+
+def _prover(layer: WantedLayer, unproven: set[str]) -> Callable[[str], bool]:
+    if layer.trusted:
+        return lambda _: True
+    locked = frozenset(file.path for file in layer.artifact.files) if layer.artifact is not None else frozenset()
+    return lambda path: path in locked and path not in unproven
+
+
+def _advance_base(layer: WantedLayer, wanted: WantedPatch, base: Overlay) -> None:
+    """Put the patch on the base too, since the next patch of the layer was cut on top of it."""
+    _, above = _decide_files(layer, wanted, base, None, lambda _: True)
+    base.merge(above)
+
+
+def _render_patch(
+    layer: WantedLayer, wanted: WantedPatch, overlay: Overlay, base: Overlay | None, proven: Callable[[str], bool]
+) -> Decision:
+    files, above = _decide_files(layer, wanted, overlay, base, proven)
+    outcome, reason = _fold(files, package_only=layer.package_only)
+    if outcome is Outcome.APPLIES:
+        overlay.merge(above)
+    return _decision(layer, wanted, outcome, reason, files)
+
+
+def _decide_files(
+    layer: WantedLayer, wanted: WantedPatch, below: Overlay, base: Overlay | None, proven: Callable[[str], bool]
+) -> tuple[tuple[FileDecision, ...], Overlay]:
+    above = Overlay(below)
+    leaving = (Change.RENAME, Change.DELETE)
+    pairs = tuple(zip(wanted.patch.files, wanted.paths, strict=True))
+    ground = Ground(
+        before=below,
+        now=above,
+        base=base,
+        proven=proven,
+        strict=layer.strict,
+        crlf=wanted.patch.crlf,
+        vacated=frozenset(old for file, (old, _) in pairs if old and file.change in leaving),
+    )
+    return tuple(_decide(file, old, new, ground) for file, (old, new) in pairs), above
+
+
+def _decide(file: FilePatch, old: str, new: str, ground: Ground) -> FileDecision:
+    name = (file.old_name if file.change is Change.DELETE else file.new_name) or file.old_name or ""
+    if not old and not new:
+        note = outside_note(name)
+        placements = tuple(_outside(hunk, note) for hunk in file.hunks)
+        return FileDecision(
+            name=name, path=None, change=file.change, placements=placements, refusal="", note=note, present=False
+        )
+    found: Finding = decide_file(file, old, new, ground)
+    return FileDecision(
+        name=name,
+        path=PurePosixPath(new or old),
+        change=file.change,
+        placements=found.placements,
+        refusal=found.refusal,
+        note="",
+        present=found.present,
+    )
+
+
+def _outside(hunk: Hunk, note: str) -> Placement:
+    return Placement(
+        hunk=hunk,
+        verdict=Verdict.NOT_IN_TREE,
+        line=None,
+        offset=0,
+        reason=note,
+        scope_before=None,
+        scope_after=None,
+        proof=Proof.NONE,
+    )
+
+
+def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outcome, str]:
+    """Fold what became of the files into what becomes of the patch."""
+    inside = [file for file in files if file.path is not None]
+    skipped = len(files) - len(inside)
+    refused = [file for file in inside if file.refusal]
+    present = [file for file in inside if file.present]
+    if refused:
+        partly = present or any("there already" in file.refusal for file in refused)
+        return (Outcome.PARTLY_APPLIED if partly else Outcome.REFUSED), refused[0].refusal
+    if skipped and not package_only:
+        return Outcome.REFUSED, f"{skipped} of {len(files)} files are not in this tree (allow with --package-only)"
+    if not inside:
+        return Outcome.NOTHING_HERE, "none of its files is in this tree"
+    if len(present) == len(inside):
+        return Outcome.UPSTREAMED, "the tree has all of it already"
+    if present:
+        names = ", ".join(str(file.path) for file in present[:3])
+        return Outcome.PARTLY_APPLIED, f"{len(present)} of {len(inside)} files have it already: {names}"
+    return Outcome.APPLIES, ""
+
+
+def _decision(
+    layer: WantedLayer, wanted: WantedPatch, outcome: Outcome, reason: str, files: tuple[FileDecision, ...]
+) -> Decision:
+    return Decision(
+        number=layer.number,
+        layer=layer.name,
+        patch=wanted.name,
+        outcome=outcome,
+        reason=reason,
+        mapping=wanted.mapping,
+        files=files,
+    )

@@ -1,0 +1,198 @@
+"""Layers as they are asked for: a series with its lock, gates and trailers obeyed, or a diff with its names mapped."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from patchkit.config.dotconfig import Assignment, is_enabled
+from patchkit.diff.model import Patch
+from patchkit.diff.parse import parse_patch
+from patchkit.diff.reverse import reverse_patch
+from patchkit.diff.text import inflate_patch
+from patchkit.errors import SeriesError, WrongTreeError
+from patchkit.lock import LockedArtifact, match_lock, stale_patches
+from patchkit.plan import Situation
+from patchkit.receipt import Origin
+from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
+from patchkit.stack import WantedLayer, WantedPatch
+from patchkit.strip import PathMap, file_paths, find_map
+from patchkit.target import TargetTree
+from patchkit.tree import Entries, Kind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """On what terms patches are taken: see the options of `apply`. `base` is the tree they were cut against."""
+
+    strip: int | None = None
+    reverse: bool = False
+    package_only: bool = False
+    strict: bool = False
+    unlocked: bool = False
+    base: Entries | None = None
+    configuration: Mapping[str, Assignment] | None = None
+
+
+def series_layer(series: Series, origin: Origin, situation: Situation, terms: Terms) -> WantedLayer:
+    """Make a layer of a series: its lock compared with the pristine tree, its gates and trailers obeyed.
+
+    Raises WrongTreeError when the lock names other files than the tree has, or no section is for this release and
+    `unlocked` is not given; SeriesError when a requirement is not met or the lock is stale.
+    """
+    tree = situation.tree
+    artifact = _artifact(series, situation, terms)
+    patches = tuple(_wanted_entry(entry, situation, terms) for entry in series.entries)
+    satisfied = {wanted.name for wanted in patches if wanted.enabled or wanted.retired}
+    faults = missing_requirements(series.entries, satisfied)
+    if faults:
+        raise SeriesError(
+            f"{series.directory}: {len(faults)} requirements are not met",
+            why="\n".join(f"{fault.what}: {fault.why}" for fault in faults),
+            hint=faults[0].hint,
+        )
+    name = f"{tree.engine}/{series.version}" if origin is Origin.SHIPPED else series.directory.absolute().name
+    return WantedLayer(
+        number=0,
+        origin=origin,
+        name=name,
+        patches=patches,
+        artifact=artifact,
+        strict=artifact is None,
+        base=terms.base,
+        package_only=terms.package_only,
+        trusted=False,
+        applied_at="",
+    )
+
+
+def ad_hoc_layer(raw: bytes, path: Path, situation: Situation, terms: Terms) -> WantedLayer:
+    """Make a layer of one diff; its strip level and prefix are found from the tree unless `strip` is given."""
+    patch = parse_patch(raw, source=str(path))
+    path_map = find_map(patch, situation.tree, _exists(situation.entries), strip=terms.strip)
+    patch = reverse_patch(patch) if terms.reverse else patch
+    wanted = WantedPatch(
+        name=path.name,
+        sha256=patch.sha256,
+        raw=inflate_patch(raw, source=str(path)),
+        patch=patch,
+        mapping=path_map.words,
+        paths=_patch_paths(patch, path_map, situation),
+        reverse=terms.reverse,
+        config="",
+        enabled=True,
+        reason="",
+    )
+    return WantedLayer(
+        number=0,
+        origin=Origin.AD_HOC,
+        name=f"{path.name} (reversed)" if terms.reverse else path.name,
+        patches=(wanted,),
+        artifact=None,
+        strict=terms.strict,
+        base=terms.base,
+        package_only=terms.package_only,
+        trusted=False,
+        applied_at="",
+    )
+
+
+def _wanted_entry(entry: PatchEntry, situation: Situation, terms: Terms) -> WantedPatch:
+    trailers = entry.trailers
+    reason, is_retired = _left_out(entry, situation.tree, terms)
+    path_map = find_map(entry.patch, situation.tree, _exists(situation.pristine), strip=entry.strip)
+    return WantedPatch(
+        name=entry.name,
+        sha256=entry.patch.sha256,
+        raw=entry.raw,
+        patch=entry.patch,
+        mapping=path_map.words,
+        paths=_patch_paths(entry.patch, path_map, situation),
+        reverse=False,
+        config=trailers.config,
+        enabled=not reason,
+        reason=reason,
+        retired=is_retired,
+    )
+
+
+def _left_out(entry: PatchEntry, tree: TargetTree, terms: Terms) -> tuple[str, bool]:
+    """Return why a patch is not applied ("" when it is), and whether because it is retired."""
+    trailers = entry.trailers
+    if retired(entry, tree):
+        return f"retired: {trailers.retires_when} is true of {tree.version}", True
+    if not applies(entry, tree):
+        return f"not for this release: applies to {trailers.applies_to}", False
+    if trailers.config and not is_enabled(trailers.config, terms.configuration or {}):
+        return f"CONFIG_{trailers.config} is not set", False
+    return "", False
+
+
+def _patch_paths(patch: Patch, path_map: PathMap, situation: Situation) -> tuple[tuple[str, str], ...]:
+    exists = _exists(situation.entries)
+    return tuple(_inside(*file_paths(file, path_map, exists), situation.tree) for file in patch.files)
+
+
+def _inside(old: str, new: str, tree: TargetTree) -> tuple[str, str]:
+    """Leave out what an installed tree must not get: anything that is not below the engine's package."""
+    if not tree.installed:
+        return old, new
+    package = f"{tree.package}/"
+    inside = [path for path in (old, new) if path.startswith(package)]
+    named = [path for path in (old, new) if path]
+    return (old, new) if len(inside) == len(named) else ("", "")
+
+
+def _exists(entries: Entries) -> Callable[[str], bool]:
+    def exists(path: str) -> bool:
+        entry = entries.get(PurePosixPath(path))
+        return entry is not None and entry.kind in (Kind.FILE, Kind.SYMLINK)
+
+    return exists
+
+
+def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtifact | None:
+    """Return the lock's section for this tree, its paths as the tree has them; None on `unlocked` terms."""
+    tree = situation.tree
+    place = series.directory / "series.lock"
+    if series.lock is None:
+        if terms.unlocked:
+            return None
+        raise WrongTreeError(
+            f"{series.directory}: the series has no lock",
+            why="without one nothing proves which files it was cut against",
+            hint="make one with `patchkit series lock`, or apply with --unlocked (every hunk then needs its own proof)",
+        )
+    stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    if stale:
+        names = ", ".join(stale)
+        raise SeriesError(f"{place}: the lock is stale", why=f"differs for {names}", hint="run `patchkit series lock`")
+    prefix = _package_parent(tree)
+    match = match_lock(series.lock, version=tree.version, pristine=_pristine_hash(situation.pristine, prefix))
+    if match.artifact is not None:
+        files = tuple(replace(file, path=prefix + file.path) for file in match.artifact.files)
+        return replace(match.artifact, files=files)
+    if terms.unlocked:
+        return None
+    raise WrongTreeError(
+        f"{tree.engine} {tree.version} in {tree.root} is not what the series was cut against",
+        why="\n".join((match.reason, *(f"  differs: {path}" for path in match.mismatched))),
+        hint="apply to the release named in the lock, or with --unlocked (every hunk then needs its own proof)",
+    )
+
+
+def _package_parent(tree: TargetTree) -> str:
+    parent = str(tree.package.parent)
+    return "" if parent == "." else f"{parent}/"
+
+
+def _pristine_hash(pristine: Entries, prefix: str) -> Callable[[str], str | None]:
+    def digest(path: str) -> str | None:
+        entry = pristine.get(PurePosixPath(prefix + path))
+        return None if entry is None else hashlib.sha256(entry.content).hexdigest()
+
+    return digest
+
+

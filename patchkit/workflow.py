@@ -1,0 +1,231 @@
+"""The acts of a user, from records to records: plan, apply, revert. Nothing here prints or asks the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from patchkit.compose import Composition, put_layers, take_layers, take_patch
+from patchkit.diff.text import inflate_patch
+from patchkit.errors import RefusedError, TargetError, TreeChangedError, UsageError
+from patchkit.plan import Plan, Situation, make_plan
+from patchkit.receipt import AppliedLayer, Origin, Receipt
+from patchkit.series import find_series
+from patchkit.session import Session, Standing
+from patchkit.stack import WantedLayer
+from patchkit.state import StateDirectory
+from patchkit.syntax import check_syntax
+from patchkit.transaction import CommitReport, archive_state, commit
+from patchkit.version import VERSION
+from patchkit.wanted import Terms, ad_hoc_layer, series_layer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What shall be put on a tree: the shipped series (`shipped` names its directory), the user's, and diffs.
+
+    `patches` are paths with the bytes that were read from them. `check_all_syntax` has every patched Python file checked,
+    not only those with a hunk that was placed with an offset.
+    """
+
+    shipped: Path | None
+    directories: tuple[Path, ...]
+    patches: tuple[tuple[Path, bytes], ...]
+    terms: Terms
+    check_all_syntax: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """What an act came to. `changed` is False when there was nothing to do, or when the plan was refused."""
+
+    plan: Plan
+    changed: bool
+    warnings: tuple[str, ...]
+
+
+def plan_request(session: Session, request: Request) -> Plan:
+    """Decide what applying the request would do. Raises TreeChangedError for a tree that drifted or is half done."""
+    check_workable(session)
+    situation = _afresh(session.situation) if session.condition.standing is Standing.REPLACED else session.situation
+    layers = _wanted_layers(situation, request)
+    composition = put_layers(situation, layers, _stored(session.state))
+    return _plan(situation, composition, request.terms, check_all_syntax=request.check_all_syntax)
+
+
+def apply_request(session: Session, request: Request, *, now: str, epoch: int | None) -> Result:
+    """Apply a request, all or nothing. `now` is the UTC time for the receipt, `epoch` SOURCE_DATE_EPOCH or None."""
+    plan = plan_request(session, request)
+    if plan.refused:
+        return Result(plan=plan, changed=False, warnings=())
+    replaced = session.condition.standing is Standing.REPLACED
+    if replaced and (plan.edits or plan.layers):
+        archive_state(session.state)
+    there = session.situation.receipt.layers if session.situation.receipt is not None and not replaced else ()
+    if not plan.edits and plan.layers == there:
+        return Result(plan=plan, changed=False, warnings=())
+    report = _carry_out(session.state, plan, now=now, epoch=epoch)
+    return Result(plan=plan, changed=True, warnings=report.warnings)
+
+
+def revert_layers(session: Session, *, patch: str, layer: int | None, now: str, epoch: int | None) -> Result:
+    """Take patches out: everything, one layer by number, or one patch by name. The rest is rendered again, or refused."""
+    check_workable(session)
+    if session.condition.standing is Standing.REPLACED:
+        raise TreeChangedError(
+            "nothing to revert: a reinstall replaced the patched files",
+            why=session.condition.reason,
+            hint="apply starts afresh; the state of the old installation is then kept in .patchkit as an archive",
+        )
+    composition = _taken(session, patch, layer)
+    plan = _plan(session.situation, composition, Terms(), check_all_syntax=False)
+    if plan.refused or not composition.changed:
+        return Result(plan=plan, changed=False, warnings=())
+    report = _carry_out(session.state, plan, now=now, epoch=epoch)
+    return Result(plan=plan, changed=True, warnings=report.warnings)
+
+
+def check_workable(session: Session) -> None:
+    """Refuse a tree that somebody changed since it was patched, or that an interrupted run left."""
+    condition = session.condition
+    if condition.standing is Standing.PENDING:
+        raise TreeChangedError(
+            f"{session.situation.tree.root}: an interrupted run left a journal",
+            why=condition.reason,
+            hint="run `patchkit apply` or `patchkit revert` again: it finishes what was begun first",
+        )
+    if condition.standing is Standing.DRIFTED:
+        raise TreeChangedError(
+            f"{session.situation.tree.root}: {condition.reason} patchkit wrote it",
+            why="\n".join(f"changed: {path}" for path in condition.files),
+            hint="`patchkit diff` shows all changes; undo the edits, or `patchkit revert --discard-edits` (it keeps a copy)",
+        )
+
+
+def _wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:
+    layers = []
+    if request.shipped is not None:
+        layers.append(_layer_of(request.shipped, Origin.SHIPPED, situation, request.terms))
+    layers.extend(_layer_of(directory, Origin.USER, situation, request.terms) for directory in request.directories)
+    layers.extend(ad_hoc_layer(raw, path, situation, request.terms) for path, raw in request.patches)
+    return layers
+
+
+def _layer_of(directory: Path, origin: Origin, situation: Situation, terms: Terms) -> WantedLayer:
+    tree = situation.tree
+    series = find_series(directory, tree)
+    if series is None:
+        raise TargetError(
+            f"no series in {directory} is for {tree.engine} {tree.version or '(unknown version)'}",
+            why="a series fits by the name of its directory, or by Applies-To in every patch",
+            hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",
+        )
+    return series_layer(series, origin, situation, terms)
+
+
+def _plan(situation: Situation, composition: Composition, terms: Terms, *, check_all_syntax: bool) -> Plan:
+    tree = situation.tree
+    given = terms.configuration or {}
+    merged = dict(situation.receipt.configuration) if situation.receipt is not None else {}
+    merged.update({symbol: assignment.value for symbol, assignment in given.items()})
+    return make_plan(
+        situation,
+        composition.layers,
+        kept=composition.kept,
+        configuration=tuple(sorted(merged.items())),
+        check_syntax=partial(check_syntax, python=tree.python, python_version=tree.python_version),
+        check_all_syntax=check_all_syntax,
+    )
+
+
+def _taken(session: Session, patch: str, layer: int | None) -> Composition:
+    there = session.situation.receipt.layers if session.situation.receipt is not None else ()
+    stored = _stored(session.state)
+    if layer is not None:
+        _known_layer(layer, there)
+        return take_layers(session.situation, {layer}, stored)
+    if not patch:
+        return take_layers(session.situation, {one.number for one in there}, stored)
+    found = [one for one in there if patch in (one.name, *(own.name for own in one.patches if own.enabled))]
+    if len(found) != 1:
+        names = ", ".join(own.name for one in there for own in one.patches if own.enabled) or "none"
+        raise UsageError(
+            f"{patch}: {'in several layers' if found else 'not applied to this tree'}",
+            why=f"applied are: {names}",
+            hint="`patchkit status` lists the layers; --layer N takes one of them",
+        )
+    if found[0].origin is Origin.AD_HOC or found[0].name == patch:
+        return take_layers(session.situation, {found[0].number}, stored)
+    return take_patch(session.situation, found[0].number, patch, stored)
+
+
+def _known_layer(number: int, there: tuple[AppliedLayer, ...]) -> None:
+    if number not in {one.number for one in there}:
+        numbers = ", ".join(f"{one.number} ({one.name})" for one in there) or "none"
+        raise UsageError(f"no layer {number} in this tree", why=f"applied are: {numbers}")
+
+
+def _carry_out(state: StateDirectory, plan: Plan, *, now: str, epoch: int | None) -> CommitReport:
+    receipt = _receipt(plan, now) if plan.layers else None
+    return commit(
+        state,
+        edits=plan.edits,
+        receipt=receipt,
+        pristine=dict(plan.pristine) if receipt is not None else {},
+        patches={sha256: raw for sha256, raw in plan.patches if receipt is not None},
+        removals=plan.removals,
+        epoch=epoch,
+        python=plan.tree.python,
+    )
+
+
+def _receipt(plan: Plan, now: str) -> Receipt:
+    return Receipt(
+        engine=plan.tree.engine,
+        version=plan.tree.version,
+        distribution=plan.tree.distribution,
+        record_sha256=plan.record_sha256,
+        layers=tuple(replace(layer, applied_at=layer.applied_at or now) for layer in plan.layers),
+        configuration=plan.configuration,
+        files=plan.files,
+        directories=plan.directories,
+        plan_sha256=plan.sha256,
+        tool_version=VERSION,
+    )
+
+
+def _afresh(situation: Situation) -> Situation:
+    """Forget the receipt of an installation that is gone."""
+    return Situation(tree=situation.tree, entries=situation.entries, receipt=None, pristine=situation.entries)
+
+
+def _stored(state: StateDirectory) -> Callable[[str], bytes]:
+    def read(sha256: str) -> bytes:
+        import hashlib
+
+        path = state.patches / sha256
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise _lost(path, str(error.strerror)) from error
+        if hashlib.sha256(inflate_patch(raw, source=str(path))).hexdigest() != sha256:
+            raise _lost(path, "its sha256 is another")
+        return raw
+
+    return read
+
+
+def _lost(path: Path, why: str) -> TreeChangedError:
+    hint = "reinstall the engine (pip install --force-reinstall --no-deps) and apply again"
+    return TreeChangedError(f"{path}: the stored patch is damaged", why=why, hint=hint)
+
+
+def is_wholly_there(session: Session, request: Request) -> bool:
+    """Tell whether the tree has all that the request asks for, as it asks for it."""
+    if session.condition.standing is not Standing.PATCHED:
+        return False
+    layers = _wanted_layers(session.situation, request)
+    composition = put_layers(session.situation, layers, _stored(session.state))
+    return not composition.changed
