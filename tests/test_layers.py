@@ -17,7 +17,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("output", "process", "resources", "version"),
     ("tree", "overlay", "diff", "config", "syntax"),
-    ("engine", "specifier", "target", "environment", "directories", "checkout", "fetch", "dist"),
+    ("engine", "specifier", "target", "environment", "directories", "held", "checkout", "fetch", "dist"),
     ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     ("strip", "decision", "decide", "wanted", "stack", "plan"),
