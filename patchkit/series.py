@@ -1,75 +1,43 @@
-"""patches/<engine>/<version>/: the patches of a series in their order, with their trailers and their lock."""
+"""patches/<engine>/<version>/: the patches of a series in their order, with their trailers and their lock.
+
+The `series` file is quilt's: a patch a line, `-pN` behind it, `#` comments; quilt itself pushes a series of ours.
+Names in it are hostile: a patch lies below the directory of its series, whatever `..` or a symlink says.
+"""
 
 from __future__ import annotations
 
-import enum
+import hashlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from patchkit.diff.model import Patch
+from patchkit.diff.parse import parse_patch
+from patchkit.diff.text import MAX_RAW, inflate_patch
+from patchkit.errors import PatchkitError, SeriesError
+from patchkit.lock import LOCK_NAME, Lock, read_lock
+from patchkit.target import TargetTree
+from patchkit.trailers import Trailers, parse_trailers, split_target
 
-
-class Toggle(enum.Enum):
-    """How a gated patch is switched: rendered or not, or both variants in the tree."""
-
-    SELECT = "select"
-    GUARD = "guard"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trailers:
-    """What a patch's header says about it. Empty strings and tuples where it says nothing.
-
-    `applies_to` and `retires_when` are target specifiers (`vllm>=0.6.3,<0.6.5`), `config` a symbol without CONFIG_.
-    """
-
-    subject: str
-    config: str
-    toggle: Toggle
-    applies_to: str
-    origin: str
-    forwarded: str
-    retires_when: str
-    requires: tuple[str, ...]
-    needs_runtime: tuple[str, ...]
+SERIES_NAME = "series"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatchEntry:
-    """One line of a series file with the patch it names. `raw` are the patch file's bytes."""
+    """One line of a series file with the patch it names; it has no files when `series new` has just made it.
+
+    `raw` are the patch file's bytes, inflated where it is gz: they have the patch's sha256.
+    """
 
     name: str
     strip: int
     trailers: Trailers
     patch: Patch
     raw: bytes
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedFile:
-    """A touched file by hash, before and after the whole series. None: it is not there."""
-
-    path: str
-    pristine: str | None
-    patched: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedArtifact:
-    """A released file that the series was cut and proved against; `version` is its public version."""
-
-    file: str
-    sha256: str
-    version: str
-    files: tuple[LockedFile, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lock:
-    """series.lock: a section per released artifact and the sha256 of every patch, by name."""
-
-    artifacts: tuple[LockedArtifact, ...]
-    patches: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,3 +49,289 @@ class Series:
     directory: Path
     entries: tuple[PatchEntry, ...]
     lock: Lock | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeriesLine:
+    """One patch of a series file as it is written there; `name` is normalised and below the directory."""
+
+    name: str
+    strip: int
+    line_number: int
+
+
+_SERIES_LIMIT = 4 << 20
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_STRIP = re.compile(r"-p([0-9]{1,3})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_QUILT = "a line is a patch's name, then at most `-pN`, then at most a `# comment`"
+
+
+def read_series(directory: Path, *, engine: str, version: str) -> Series:
+    """Read `series`, every patch it names and `series.lock` where there is one.
+
+    All faults are looked for; the error shows the first in full and lists the others.
+    """
+    source = directory / SERIES_NAME
+    text = _read_below(directory, SERIES_NAME, limit=_SERIES_LIMIT, place=str(source))
+    faults: list[PatchkitError] = []
+    entries = []
+    for line in parse_series(text, source=str(source), faults=faults):
+        try:
+            entries.append(read_patch_entry(directory, line, place=f"{source}:{line.line_number}"))
+        except PatchkitError as error:
+            faults.append(error)
+    lock = _lock_of(directory, faults)
+    if faults:
+        raise _together(faults)
+    return Series(engine=engine, version=version, directory=directory, entries=tuple(entries), lock=lock)
+
+
+def parse_series(text: bytes, *, source: str, faults: list[PatchkitError]) -> tuple[SeriesLine, ...]:
+    """Read the lines of a series file; what is wrong with a line is added to `faults`, and the line left out."""
+    first_lines: dict[str, int] = {}
+    lines = []
+    for number, raw_line in enumerate(text.decode("utf-8", errors="surrogateescape").split("\n"), 1):
+        words = _COMMENT.sub("", raw_line).split()
+        if not words:
+            continue
+        try:
+            line = _series_line(words, number, first_lines)
+        except ValueError as error:
+            faults.append(_line_fault(f"{source}:{number}", raw_line, *error.args))
+            continue
+        first_lines[line.name] = number
+        lines.append(line)
+    return tuple(lines)
+
+
+def read_patch_entry(directory: Path, line: SeriesLine, *, place: str) -> PatchEntry:
+    """Read the patch that a line names; `place` is the line's `file:line` for messages."""
+    source = str(directory / line.name)
+    raw = inflate_patch(_read_below(directory, line.name, limit=MAX_RAW, place=place), source=source)
+    if raw.startswith(b"\x1f\x8b"):
+        raise SeriesError(f"{place}: {line.name} is compressed twice", why="its sha256 would not be that of the patch")
+    patch = _without_change(raw, source=source) or parse_patch(raw, source=source)
+    return PatchEntry(
+        name=line.name,
+        strip=line.strip,
+        trailers=parse_trailers(patch.preamble, source=source),
+        patch=patch,
+        raw=raw,
+    )
+
+
+def available_series(patches_dir: Path, engine: str) -> tuple[tuple[str, Path], ...]:
+    """Return the version label and directory of every series for the engine, the newest version last.
+
+    Series lie in `<dir>/<engine>/<version>/`; a user's directory may be a series itself, labelled by its own name.
+    """
+    if (patches_dir / SERIES_NAME).is_file():
+        return ((patches_dir.absolute().name, patches_dir),)
+    try:
+        found = [path for path in (patches_dir / engine).iterdir() if (path / SERIES_NAME).is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    return tuple((path.name, path) for path in sorted(found, key=lambda path: (_version_key(path.name), path.name)))
+
+
+def find_series(patches_dir: Path, tree: TargetTree) -> Series | None:
+    """Choose the series for a tree; None when the directory has none.
+
+    The directory named like the tree's public version; else the newest in which every patch names the version in
+    Applies-To. A user's directory that is a series itself is meant for the tree, unless all its patches name another
+    engine: whether each of them applies to this version is then `applies`' answer.
+    """
+    labelled = available_series(patches_dir, tree.engine)
+    if labelled and labelled[0][1] == patches_dir:
+        series = read_series(patches_dir, engine=tree.engine, version=labelled[0][0])
+        return series if _is_for_engine(series.entries, tree.engine) else None
+    wanted = _version_key(tree.version)
+    for label, directory in reversed(labelled):
+        if wanted[0] and _version_key(label) == wanted:
+            return read_series(directory, engine=tree.engine, version=label)
+    for label, directory in reversed(labelled):
+        series = read_series(directory, engine=tree.engine, version=label)
+        if series.entries and all(e.trailers.applies_to and applies(e, tree) for e in series.entries):
+            return series
+    return None
+
+
+def applies(entry: PatchEntry, tree: TargetTree) -> bool:
+    """Tell whether Applies-To admits the tree; a patch without it applies everywhere."""
+    return not entry.trailers.applies_to or _admits(entry.trailers.applies_to, tree)
+
+
+def retired(entry: PatchEntry, tree: TargetTree) -> bool:
+    """Tell whether Retires-When is true of the tree: the release has what the patch brought."""
+    return bool(entry.trailers.retires_when) and _admits(entry.trailers.retires_when, tree)
+
+
+def missing_requirements(entries: Sequence[PatchEntry], enabled: Collection[str]) -> tuple[SeriesError, ...]:
+    """Return an error for every Requires of an enabled patch that is not met by an enabled patch before it.
+
+    `enabled` are names; those that the release has already (retired, upstreamed) count as enabled.
+    """
+    places = {entry.name: place for place, entry in enumerate(entries)}
+    return tuple(
+        _unmet(entry.name, required, why)
+        for entry in entries
+        if entry.name in enabled
+        for required in entry.trailers.requires
+        if (why := _why_unmet(places, entry.name, required, enabled))
+    )
+
+
+def user_directories(cwd: Path) -> tuple[Path, ...]:
+    """Return the directories of `[tool.patchkit] patches` in the pyproject.toml of the working directory."""
+    source = cwd / "pyproject.toml"
+    try:
+        raw = source.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    if b"patchkit" not in raw:
+        return ()
+    names = _patches_table(raw, source)
+    missing = [name for name in names if not (cwd / name).is_dir()]
+    if missing:
+        raise SeriesError(f"{source}: no directory {missing[0]!r}", why="named in [tool.patchkit] patches")
+    return tuple(cwd / name for name in names)
+
+
+def _series_line(words: Sequence[str], number: int, first_lines: Mapping[str, int]) -> SeriesLine:
+    """Read the words of a line; ValueError(what, why) when quilt or patchkit would not take them."""
+    name, *options = words
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.name or _CONTROL.search(name):
+        raise ValueError(f"{name!r} is not a path below the series", "patches lie in the directory of their series")
+    if str(path) in first_lines:
+        raise ValueError(f"{path} is in the series twice", f"first on line {first_lines[str(path)]}")
+    if options[:1] == ["-p"]:
+        options = ["".join(options[:2]), *options[2:]]
+    if "-R" in options:
+        raise ValueError("-R: a series has no reversed patches", "write the reversed change as a patch of its own")
+    strip = _STRIP.fullmatch(options[0]) if options else None
+    if len(options) > 1 or (options and strip is None):
+        raise ValueError(f"unknown option {(options[1:] if strip else options)[0]!r}", _QUILT)
+    return SeriesLine(name=str(path), strip=int(strip.group(1)) if strip else 1, line_number=number)
+
+
+def _line_fault(place: str, line: str, what: str, why: str) -> SeriesError:
+    number = place.rpartition(":")[2]
+    return SeriesError(f"{place}: {what}", why=f"  {number} | {ascii(line[:120])[1:-1]}\n{why}")
+
+
+def _lock_of(directory: Path, faults: list[PatchkitError]) -> Lock | None:
+    """Read the lock; a fault of it is added to the others."""
+    path = directory / LOCK_NAME
+    if not os.path.lexists(path):
+        return None
+    try:
+        return read_lock(_inside(directory, LOCK_NAME, place=str(path)))
+    except PatchkitError as error:
+        faults.append(error)
+        return None
+
+
+def _together(faults: Sequence[PatchkitError]) -> PatchkitError:
+    first, *others = faults
+    if not others:
+        return first
+    return SeriesError(first.what, why="\n".join([first.why, *(error.what for error in others)]), hint=first.hint)
+
+
+def _inside(directory: Path, name: str, *, place: str) -> Path:
+    """Return the real path of a file below the directory; a link may stay inside (a ConfigMap's do), never leave."""
+    try:
+        root = directory.resolve(strict=True)
+        path = (root / name).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "a loop of symlinks"
+        raise SeriesError(f"{place}: {name} cannot be read", why=f"{directory / name}: {reason}") from error
+    if not path.is_relative_to(root):
+        raise SeriesError(f"{place}: {name} leaves the series through a symlink", why=f"it leads to {path}")
+    return path
+
+
+def _read_below(directory: Path, name: str, *, limit: int, place: str) -> bytes:
+    path = _inside(directory, name, place=place)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise SeriesError(f"{place}: {name} cannot be read", why=f"{path}: {error.strerror}") from error
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise SeriesError(f"{place}: {name} is not a file", why=f"{path} is something else")
+        if status.st_size > limit:
+            raise SeriesError(f"{place}: {name} is larger than {limit >> 20} MiB", why=f"it has {status.st_size} bytes")
+        with open(handle, "rb", closefd=False) as stream:
+            return stream.read(limit)
+    finally:
+        os.close(handle)
+
+
+def _without_change(raw: bytes, *, source: str) -> Patch | None:
+    """Return the patch that `series new` writes, a header that ends in `---`; None for any other bytes."""
+    if not raw.rstrip(b"\n").endswith(b"\n---"):
+        return None
+    return Patch(
+        source=source,
+        sha256=hashlib.sha256(raw).hexdigest(),
+        preamble=raw,
+        files=(),
+        footer=b"",
+        crlf=False,
+    )
+
+
+def _version_key(label: str) -> tuple[bool, tuple[object, ...]]:
+    """Return an order of version labels: those that are none come first, local versions do not count."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return True, (Version(Version(label).public),)
+    except InvalidVersion:
+        return False, ()
+
+
+def _admits(target: str, tree: TargetTree) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    engine, specifier = split_target(target)
+    if engine != tree.engine:
+        return False
+    known, version = _version_key(tree.version)
+    return not specifier or (known and SpecifierSet(specifier).contains(str(version[0]), prereleases=True))
+
+
+def _is_for_engine(entries: Iterable[PatchEntry], engine: str) -> bool:
+    named = [entry.trailers.applies_to for entry in entries]
+    return not named or any(not target or split_target(target)[0] == engine for target in named)
+
+
+def _why_unmet(places: dict[str, int], name: str, required: str, enabled: Collection[str]) -> str:
+    if required not in places:
+        return f"{required} is not in the series"
+    if places[required] >= places[name]:
+        return f"{required} comes later in the series"
+    return "" if required in enabled else f"{required} is not enabled"
+
+
+def _unmet(name: str, required: str, why: str) -> SeriesError:
+    return SeriesError(f"{name}: requires {required}", why=why, hint=f"enable {required}, or leave {name} out too")
+
+
+def _patches_table(raw: bytes, source: Path) -> list[str]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        table = tomllib.loads(raw.decode()).get("tool", {}).get("patchkit", {})
+    except (ValueError, AttributeError) as error:
+        raise SeriesError(f"{source}: not TOML", why=str(error)) from error
+    names = table.get("patches", []) if isinstance(table, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise SeriesError(f"{source}: [tool.patchkit] patches is malformed", why='expected `patches = ["directory"]`')
+    return names

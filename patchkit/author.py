@@ -1,0 +1,328 @@
+"""Writing a series: new and imported patches get a number and a header, a refreshed one is made anew from its tree.
+
+Every file is written beside its place, synced and renamed over it; comments in the `series` file stay where they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+from patchkit.diff.model import Change, FilePatch, Patch
+from patchkit.diff.names import quote_name
+from patchkit.diff.parse import parse_patch
+from patchkit.diff.produce import produce_diff
+from patchkit.diff.render import render_patch
+from patchkit.errors import RefusedError, SeriesError, UsageError
+from patchkit.series import SERIES_NAME, PatchEntry, Series, parse_series
+from patchkit.strip import safe_path
+from patchkit.trailers import add_trailers, parse_trailers
+from patchkit.tree import TreeEntry
+
+NamePaths = Callable[[FilePatch], tuple[str, str]]
+"""Gives the old and the new path below the root for one file of a patch, "" for none (strip.file_paths)."""
+
+_MBOX_LINE = b"From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
+_MIME = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_TRAILER_NAME = re.compile(r"[A-Za-z0-9-]+")
+_NUMBER = re.compile(r"([0-9]{4,})-")
+_ENDINGS = re.compile(r"(\.(patch|diff|txt|gz))+$", re.IGNORECASE)
+_NOISE = ("diff ", "Index: ", "Only in ", "Binary files ")
+_SIDE = re.compile(r"[abciow12]/|orig/|new/|old/")
+_SLUG_LENGTH = 52
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Letterhead:
+    """What a new header says: the title, who made the patch (`Name <mail>`), when, and its trailers by name."""
+
+    subject: str
+    author: str
+    date: datetime
+    trailers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """A patch that was added to a series; `outside` are the names as written of files that are not in the tree."""
+
+    name: str
+    path: Path
+    outside: tuple[str, ...]
+
+
+def new_patch(series_dir: Path, slug: str, letterhead: Letterhead) -> Written:
+    """Add the next NNNN-slug.patch: a header and no change yet; quilt's own push wants it refreshed first."""
+    return _add(series_dir, _slug(slug or letterhead.subject), render_header(letterhead), outside=())
+
+
+def import_patch(series_dir: Path, file: Path, letterhead: Letterhead, *, slug: str, name_paths: NamePaths) -> Written:
+    """Add any diff to a series: numbered, with a header, its names as `a/` and `b/` below the root of the tree.
+
+    A header that is there stays byte for byte, but for the letterhead's trailers, which are added to it; a title is
+    taken from the letterhead, else from the file's name. Hunks are never changed.
+    """
+    patch = parse_patch(file.read_bytes(), source=str(file))
+    stem = re.sub(r"^[0-9]+[-_.]", "", _ENDINGS.sub("", file.name))
+    titled = letterhead if letterhead.subject else replace(letterhead, subject=re.sub(r"[-_]+", " ", stem))
+    mapped = [(file_patch, *name_paths(file_patch)) for file_patch in patch.files]
+    files = tuple(renamed(file_patch, old, new) for file_patch, old, new in mapped)
+    outside = tuple(written(file_patch) for file_patch, old, new in mapped if not (old or new))
+    content = render_patch(replace(patch, preamble=_preamble(patch, titled), files=files))
+    return _add(series_dir, _slug(slug or stem), content, outside=outside)
+
+
+def refreshed(
+    header: bytes,
+    before: Mapping[PurePosixPath, TreeEntry],
+    after: Mapping[PurePosixPath, TreeEntry],
+    *,
+    footer: bytes = b"",
+) -> bytes:
+    """Make a patch anew: its header byte for byte, then what differs between the tree without it and the tree as it is.
+
+    `footer` is what stood behind the last hunk (a mail's signature).
+    """
+    gap = b"" if header.endswith(b"\n") or not header else b"\n"
+    return header + gap + produce_diff(dict(before), dict(after)) + footer
+
+
+def refresh_patch(
+    series: Series,
+    name: str,
+    before: Mapping[PurePosixPath, TreeEntry],
+    after: Mapping[PurePosixPath, TreeEntry],
+) -> bool:
+    """Write a patch of a series anew and tell whether it changed. Its names become `a/` and `b/`: strip level 1."""
+    entry = split_series(series, name)[1]
+    if entry.strip != 1:
+        what = f"{name}: cannot be refreshed with -p{entry.strip}"
+        raise RefusedError(what, hint="import it first: its names become -p1")
+    content = refreshed(entry.patch.preamble, before, after, footer=entry.patch.footer)
+    if entry.patch.files and content == entry.patch.preamble + entry.patch.footer:
+        what = f"{name}: nothing is left of it in the tree"
+        raise RefusedError(what, why="the tree is what it is without the patch", hint="take its line out of `series`")
+    if content == entry.raw:
+        return False
+    with _locked(series.directory):
+        _write(series.directory / name, _compressed(content) if name.endswith(".gz") else content)
+    return True
+
+
+def split_series(series: Series, name: str) -> tuple[tuple[PatchEntry, ...], PatchEntry, tuple[PatchEntry, ...]]:
+    """Split a series at a patch: those below it, the patch, and those above, which a refresh must check again."""
+    for place, entry in enumerate(series.entries):
+        if entry.name == name:
+            return series.entries[:place], entry, series.entries[place + 1 :]
+    known = ", ".join(entry.name for entry in series.entries) or "none"
+    raise UsageError(f"{name}: not in the series {series.directory}", why=f"its patches are: {known}")
+
+
+def render_header(letterhead: Letterhead) -> bytes:
+    """Write the header that git format-patch writes, with our trailers, up to the diff."""
+    _check_letterhead(letterhead)
+    fields = [f"From: {_mailbox(letterhead.author)}", f"Date: {_mail_date(letterhead.date)}"]
+    fields.append("Subject: " + _encoded(f"[PATCH] {letterhead.subject}"))
+    mime = "" if all(value.isascii() for _, value in letterhead.trailers) else _MIME
+    message = _MBOX_LINE + ("\n".join(fields) + "\n" + mime).encode()
+    header = add_trailers(message, letterhead.trailers) + (b"---\n\n" if letterhead.trailers else b"\n---\n\n")
+    parse_trailers(header, source="new header")
+    return header
+
+
+def renamed(file: FilePatch, old: str, new: str) -> FilePatch:
+    """Write a file patch's names as `a/old` and `b/new`. A file outside of the tree keeps its name without a side."""
+    old = old or _outside_path(file.old_name)
+    new = new or _outside_path(file.new_name)
+    old, new = old or new, new or old
+    lines = file.header.split(b"\n")
+    start = _names_start(lines)
+    names = _NameLines(old=old, new=new, change=file.change)
+    return replace(
+        file,
+        header=b"\n".join((*lines[:start], *map(names.rewrite, lines[start:]))),
+        old_name=None if file.old_name is None else f"a/{old}",
+        new_name=None if file.new_name is None else f"b/{new}",
+    )
+
+
+def written(file: FilePatch) -> str:
+    """Return the name of a file as the patch writes it."""
+    return file.new_name or file.old_name or ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _NameLines:
+    """Rewrites the lines of a file's header that name it; others stay as they are."""
+
+    old: str
+    new: str
+    change: Change
+
+    def rewrite(self, line: bytes) -> bytes:
+        bare = line.removesuffix(b"\r")
+        for start, text in self._texts():
+            if bare.startswith(start):
+                return start + text + line[len(bare) :]
+        return line
+
+    def _texts(self) -> tuple[tuple[bytes, bytes], ...]:
+        old, new = quote_name(f"a/{self.old}"), quote_name(f"b/{self.new}")
+        bare_old, bare_new = quote_name(self.old), quote_name(self.new)
+        return (
+            (b"diff --git ", old + b" " + new),
+            (b"--- ", b"/dev/null" if self.change is Change.CREATE else _ended(old)),
+            (b"+++ ", b"/dev/null" if self.change is Change.DELETE else _ended(new)),
+            (b"rename from ", bare_old),
+            (b"rename to ", bare_new),
+            (b"copy from ", bare_old),
+            (b"copy to ", bare_new),
+            (b"Index: ", bare_new),
+        )
+
+
+def _names_start(lines: Sequence[bytes]) -> int:
+    """Return where a header begins to name its file; above may stand a whole mail, between two files of an mbox."""
+    for start in (b"diff --git ", b"Index: ", b"--- "):
+        found = [index for index, line in enumerate(lines) if line.startswith(start)]
+        if found:
+            return found[-1]
+    return len(lines)
+
+
+def _ended(name: bytes) -> bytes:
+    """Put git's tab behind a name with blanks, so that no reader takes the rest for a timestamp."""
+    return name + b"\t" if b" " in name else name
+
+
+def _outside_path(name: str | None) -> str:
+    return "" if name is None else str(safe_path(_SIDE.sub("", name, count=1), shown=name))
+
+
+def _check_letterhead(letterhead: Letterhead) -> None:
+    """Refuse what would make other lines of the header than it says."""
+    for text in (letterhead.subject, letterhead.author, *(value for _, value in letterhead.trailers)):
+        if _CONTROL.search(text) or not text.strip():
+            raise UsageError(f"{text!r}: not a line of text", why="a header's line has text and no control characters")
+    for name, _ in letterhead.trailers:
+        if not _TRAILER_NAME.fullmatch(name):
+            raise UsageError(f"{name!r}: not the name of a trailer", why="expected letters, digits and hyphens")
+
+
+def _preamble(patch: Patch, letterhead: Letterhead) -> bytes:
+    """Return the header with a title and the letterhead's trailers; text that is no header goes below its `---`."""
+    _check_letterhead(letterhead)
+    found = parse_trailers(patch.preamble, source=patch.source)
+    if found.subject and not found.subject.startswith(_NOISE):
+        header = add_trailers(patch.preamble, letterhead.trailers)
+        parse_trailers(header, source=patch.source)
+        return header
+    if replace(found, subject="") != parse_trailers(b""):
+        return add_trailers(f"Description: {letterhead.subject}\n".encode() + patch.preamble, letterhead.trailers)
+    return render_header(letterhead) + patch.preamble
+
+
+def _slug(text: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", _ENDINGS.sub("", text).lower()).strip("-")
+    return slug[:_SLUG_LENGTH].rstrip("-") or "patch"
+
+
+def _mailbox(author: str) -> str:
+    from email.utils import formataddr, parseaddr
+
+    name, address = parseaddr(author)
+    if "@" not in address:
+        raise UsageError(f"{author!r}: not an author", hint="write it as `Name <name@example.org>`")
+    return formataddr((name, address))
+
+
+def _mail_date(date: datetime) -> str:
+    from email.utils import format_datetime
+
+    return format_datetime(date)
+
+
+def _encoded(text: str) -> str:
+    if text.isascii():
+        return text
+    from email.header import Header
+
+    return Header(text, "utf-8", header_name="Subject").encode()
+
+
+def _add(series_dir: Path, slug: str, content: bytes, *, outside: tuple[str, ...]) -> Written:
+    """Write a patch under the next number, then name it in the series: a crash between leaves a file nobody names."""
+    series_dir.mkdir(parents=True, exist_ok=True)
+    with _locked(series_dir):
+        listing = _series_text(series_dir)
+        name = f"{_next_number(series_dir, listing):04d}-{slug}.patch"
+        _write(series_dir / name, content)
+        gap = b"" if not listing or listing.endswith(b"\n") else b"\n"
+        _write(series_dir / SERIES_NAME, listing + gap + name.encode() + b"\n")
+    return Written(name=name, path=series_dir / name, outside=outside)
+
+
+def _series_text(series_dir: Path) -> bytes:
+    path = series_dir / SERIES_NAME
+    if path.is_symlink():
+        raise SeriesError(f"{path}: is a symlink", why="a rename over it would replace the link, not the series")
+    return path.read_bytes() if path.exists() else b""
+
+
+def _next_number(series_dir: Path, listing: bytes) -> int:
+    """Return the number behind the highest one in use, in the series or in the directory."""
+    lines = parse_series(listing, source=str(series_dir / SERIES_NAME), faults=[])
+    names = [PurePosixPath(line.name).name for line in lines] + [path.name for path in series_dir.iterdir()]
+    return max((int(match.group(1)) for name in names if (match := _NUMBER.match(name))), default=0) + 1
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Keep other writers of the series out; the lock is the directory's and leaves nothing behind."""
+    import fcntl
+
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old bytes or the new ones; its mode stays. The caller holds the lock."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with open(handle, "wb") as stream:  # noqa: PTH123  a descriptor, not a path
+            stream.write(content)
+            if path.exists():
+                os.fchmod(handle, path.stat().st_mode & 0o777)
+            stream.flush()
+            os.fsync(handle)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _compressed(content: bytes) -> bytes:
+    import gzip
+
+    return gzip.compress(content, mtime=0)

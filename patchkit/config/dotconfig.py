@@ -1,0 +1,106 @@
+""".config files and CONFIG_X=y settings: the assignments they make, each with the place it was made.
+
+The language is what the kernel's `conf` writes: `CONFIG_X=y`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f` and
+`# CONFIG_X is not set`. What a symbol means and may depend on is Kconfig's matter, not this module's.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from patchkit.errors import ParseError, UsageError
+
+
+class ValueKind(enum.Enum):
+    """How a value is written."""
+
+    BOOL = "bool"
+    STRING = "string"
+    INT = "int"
+    HEX = "hex"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """A symbol (without CONFIG_) and its value: `y` or `n` for BOOL, the unescaped text for STRING.
+
+    `origin` is where it was made: `file:line`, or the name of the option.
+    """
+
+    symbol: str
+    value: str
+    kind: ValueKind
+    origin: str
+
+
+_ASSIGNED = re.compile(r"CONFIG_([A-Za-z0-9_]+)=(.*)")
+_NOT_SET = re.compile(r"# CONFIG_([A-Za-z0-9_]+) is not set")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_INT = re.compile(r"-?[0-9]+")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]+")
+_EXAMPLE = 'as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
+
+
+def parse_dotconfig(text: str, source: str) -> tuple[Assignment, ...]:
+    """Read a .config file in the order of its lines; `source` names it. A line that is neither is a ParseError."""
+    assignments = []
+    for number, raw_line in enumerate(text.split("\n"), 1):
+        line = raw_line.rstrip(" \t\r")
+        if not_set := _NOT_SET.fullmatch(line):
+            symbol, value, kind = not_set.group(1), "n", ValueKind.BOOL
+        elif not line or line.startswith("#"):
+            continue
+        else:
+            symbol, value, kind = _assigned(line, source, number)
+        assignments.append(Assignment(symbol=symbol, value=value, kind=kind, origin=f"{source}:{number}"))
+    return tuple(assignments)
+
+
+def parse_setting(text: str, origin: str = "--set") -> Assignment:
+    """Read one `CONFIG_X=value` from a command line, where the shell has taken the quotes of a string."""
+    match = _ASSIGNED.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{origin} {text!r}: not a setting", why="expected CONFIG_NAME=VALUE, as in CONFIG_X=y")
+    symbol, written = match.groups()
+    value, kind = _typed(written) or (written, ValueKind.STRING)
+    return Assignment(symbol=symbol, value=value, kind=kind, origin=origin)
+
+
+def merge(*layers: Iterable[Assignment]) -> dict[str, Assignment]:
+    """Merge layers from left to right: the last assignment of a symbol stands, wherever it was made."""
+    merged = {assignment.symbol: assignment for layer in layers for assignment in layer}
+    return dict(sorted(merged.items()))
+
+
+def is_enabled(symbol: str, configuration: Mapping[str, Assignment]) -> bool:
+    """Tell whether a patch gated by this symbol is switched on: no gate at all (""), or its value is y."""
+    if not symbol:
+        return True
+    found = configuration.get(symbol)
+    return found is not None and found.kind is ValueKind.BOOL and found.value == "y"
+
+
+def _assigned(line: str, source: str, number: int) -> tuple[str, str, ValueKind]:
+    match = _ASSIGNED.fullmatch(line)
+    typed = _typed(match.group(2)) if match else None
+    if match is None or typed is None:
+        shown = line.encode("utf-8", errors="surrogateescape")
+        why = f"expected a line {_EXAMPLE}"
+        raise ParseError("not a setting", source=source, line_number=number, line=shown, why=why)
+    return match.group(1), *typed
+
+
+def _typed(written: str) -> tuple[str, ValueKind] | None:
+    """Read a value by the way it is written; None when it is no .config value."""
+    if written in ("y", "n"):
+        return written, ValueKind.BOOL
+    if quoted := _QUOTED.fullmatch(written):
+        return re.sub(r"\\(.)", r"\1", quoted.group(1)), ValueKind.STRING
+    if _INT.fullmatch(written):
+        return written, ValueKind.INT
+    if _HEX.fullmatch(written):
+        return written, ValueKind.HEX
+    return None

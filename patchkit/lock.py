@@ -1,0 +1,220 @@
+"""series.lock: what a series was proved against, by hash, and whether a tree and the patches are still that.
+
+JSON, `{"schema": 1, "patches": {name: sha256}, "artifacts": [{file, sha256, version, files: {path: {pristine,
+patched}}}]}`, keys sorted, so that two people who lock the same series write the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from patchkit.errors import SeriesError
+
+SCHEMA = 1
+LOCK_NAME = "series.lock"
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SIZE_LIMIT = 64 * 1024 * 1024
+_AGAIN = "write it anew: patchkit series lock"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockedFile:
+    """A touched file by hash, before and after the whole series. None: it is not there."""
+
+    path: str
+    pristine: str | None
+    patched: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockedArtifact:
+    """A released file that the series was cut and proved against; `version` is its public version."""
+
+    file: str
+    sha256: str
+    version: str
+    files: tuple[LockedFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lock:
+    """series.lock: a section per released artifact and the sha256 of every patch, by name."""
+
+    artifacts: tuple[LockedArtifact, ...]
+    patches: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockMatch:
+    """Which section of a lock a tree is: `artifact` is None when none is, then `reason` says why.
+
+    `mismatched` are the files of the closest section whose content differs from the tree's.
+    """
+
+    artifact: LockedArtifact | None
+    mismatched: tuple[str, ...]
+    reason: str
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a series.lock; SeriesError when it is not one."""
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(_SIZE_LIMIT + 1)
+    except OSError as error:
+        raise SeriesError(f"{path}: cannot be read", why=str(error.strerror)) from error
+    if len(raw) > _SIZE_LIMIT:
+        raise SeriesError(f"{path}: larger than {_SIZE_LIMIT >> 20} MiB", hint=_AGAIN)
+    return parse_lock(raw, source=str(path))
+
+
+def parse_lock(raw: bytes, *, source: str) -> Lock:
+    """Read the bytes of a series.lock; every value is checked, unknown keys are refused."""
+    try:
+        document = json.loads(raw, object_pairs_hook=_without_twins)
+    except (ValueError, RecursionError) as error:
+        raise SeriesError(f"{source}: not JSON", why=str(error), hint=_AGAIN) from error
+    return _LockReader(source).lock(document)
+
+
+def render_lock(lock: Lock) -> bytes:
+    """Write a lock: sorted, indented, one newline at the end."""
+    document = {
+        "schema": SCHEMA,
+        "patches": dict(lock.patches),
+        "artifacts": [
+            {
+                "file": artifact.file,
+                "sha256": artifact.sha256,
+                "version": artifact.version,
+                "files": {file.path: {"pristine": file.pristine, "patched": file.patched} for file in artifact.files},
+            }
+            for artifact in sorted(lock.artifacts, key=lambda artifact: (artifact.version, artifact.file))
+        ],
+    }
+    return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def match_lock(lock: Lock, *, version: str, pristine: Callable[[str], str | None]) -> LockMatch:
+    """Find the section that a tree is: of its public version, with every pristine hash equal.
+
+    `pristine` gives the sha256 of a path's unpatched content in the tree, None when nothing is there.
+    """
+    sections = [artifact for artifact in lock.artifacts if _same_public(artifact.version, version)]
+    if not sections:
+        known = ", ".join(dict.fromkeys(artifact.version for artifact in lock.artifacts)) or "none"
+        return LockMatch(artifact=None, mismatched=(), reason=f"no section for {version or '?'}; locked are: {known}")
+    hashes: dict[str, str | None] = {}
+    compared = []
+    for artifact in sections:
+        for file in artifact.files:
+            if file.path not in hashes:
+                hashes[file.path] = pristine(file.path)
+        differing = tuple(file.path for file in artifact.files if hashes[file.path] != file.pristine)
+        if not differing:
+            return LockMatch(artifact=artifact, mismatched=(), reason="")
+        compared.append((differing, artifact))
+    differing, closest = min(compared, key=lambda pair: len(pair[0]))
+    reason = f"{len(differing)} of {len(closest.files)} files differ from {closest.file}"
+    return LockMatch(artifact=None, mismatched=differing, reason=reason)
+
+
+def stale_patches(lock: Lock, patches: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the names whose sha256 is not the lock's: changed, new, or gone from the series."""
+    differing = frozenset(lock.patches) ^ frozenset(patches)
+    return tuple(sorted({name for name, _ in differing}))
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twins = sorted({key for key, _ in pairs if sum(other == key for other, _ in pairs) > 1})
+        raise ValueError(f"key given twice: {twins[0]!r}")
+    return found
+
+
+def _same_public(locked: str, version: str) -> bool:
+    if locked == version:
+        return True
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(Version(locked).public) == Version(Version(version).public)
+    except InvalidVersion:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _LockReader:
+    """Reads the parts of one document; `source` names it in errors."""
+
+    source: str
+
+    def lock(self, document: object) -> Lock:
+        if isinstance(document, dict) and document.get("schema") != SCHEMA:
+            why = f"this patchkit reads schema {SCHEMA}, the file says {document.get('schema')!r}"
+            raise SeriesError(f"{self.source}: unknown schema", why=why, hint="install a patchkit that knows it")
+        fields = self._keys(document, {"schema", "patches", "artifacts"}, "the lock")
+        patches = self._mapping(fields["patches"], "patches")
+        sections = fields["artifacts"]
+        if not isinstance(sections, list):
+            raise self._fault("artifacts", "a list", sections)
+        return Lock(
+            artifacts=tuple(self._artifact(section, f"artifacts[{index}]") for index, section in enumerate(sections)),
+            patches=tuple(sorted((self._path(name), self._sha256(sha, name)) for name, sha in patches.items())),
+        )
+
+    def _artifact(self, section: object, place: str) -> LockedArtifact:
+        fields = self._keys(section, {"file", "sha256", "version", "files"}, place)
+        files = self._mapping(fields["files"], f"{place}.files")
+        return LockedArtifact(
+            file=self._word(fields["file"], f"{place}.file"),
+            sha256=self._sha256(fields["sha256"], place),
+            version=self._word(fields["version"], f"{place}.version"),
+            files=tuple(self._file(path, states) for path, states in sorted(files.items())),
+        )
+
+    def _file(self, path: str, states: object) -> LockedFile:
+        fields = self._keys(states, {"pristine", "patched"}, path)
+        pristine, patched = (
+            None if fields[name] is None else self._sha256(fields[name], path) for name in ("pristine", "patched")
+        )
+        return LockedFile(path=self._path(path), pristine=pristine, patched=patched)
+
+    def _path(self, path: str) -> str:
+        parts = path.split("/")
+        if _CONTROL.search(path) or not all(parts) or {".", ".."} & set(parts):
+            raise self._fault("a path", "a relative path without `.` and `..`", path)
+        return path
+
+    def _sha256(self, value: object, place: str) -> str:
+        if not isinstance(value, str) or not _SHA256.fullmatch(value):
+            raise self._fault(place, "a sha256 in hex", value)
+        return value
+
+    def _word(self, value: object, place: str) -> str:
+        if not isinstance(value, str) or not value or "/" in value or _CONTROL.search(value):
+            raise self._fault(place, "a name", value)
+        return value
+
+    def _mapping(self, value: object, place: str) -> Mapping[str, object]:
+        if not isinstance(value, dict):
+            raise self._fault(place, "an object", value)
+        return cast("Mapping[str, object]", value)
+
+    def _keys(self, value: object, expected: set[str], place: str) -> Mapping[str, object]:
+        fields = self._mapping(value, place)
+        if set(fields) != expected:
+            raise self._fault(place, f"the keys {', '.join(sorted(expected))}", ", ".join(sorted(fields)))
+        return fields
+
+    def _fault(self, place: str, expected: str, found: object) -> SeriesError:
+        what = f"{self.source}: {ascii(place)[1:-1]} is malformed"
+        return SeriesError(what, why=f"expected {expected}, found {ascii(found)[:120]}", hint=_AGAIN)
