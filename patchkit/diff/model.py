@@ -23,9 +23,10 @@ class Change(enum.Enum):
 class Hunk:
     """One `@@` block. `lines` are the body lines as they stand in the patch, without their LF.
 
-    A body line begins with ` `, `-`, `+` or the backslash of the no-newline marker; an empty one is an empty context
-    line whose blank was stripped on the way. Line numbers count from 1; `old_count == 0` puts the insertion after
-    line `old_start`. `header` is the `@@` line as written, `line_number` its line in the patch file.
+    A body line begins with ` `, `-`, `+` or the backslash of the no-newline marker; an empty one (in a patch with
+    `crlf`: one that is a CR) is an empty context line whose blank was stripped on the way. Line numbers count from 1;
+    `old_count == 0` puts the insertion after line `old_start`. `header` is the `@@` line as written, `line_number` its
+    line in the patch file.
     """
 
     old_start: int
@@ -68,9 +69,10 @@ class FilePatch:
     `old_name` and `new_name` are the names as written, unquoted, nothing stripped, decoded with surrogateescape; None
     stands for /dev/null (a created file has no old name, a deleted one no new name). `git` tells whether a `diff
     --git` line was there: then both names are authoritative, otherwise a name may be a backup's (`f.orig`). Modes are
-    st_mode values (0o100644, 0o100755, 0o120000) or None when the patch does not say; `old_blob` and `new_blob` are the
-    (abbreviated) object ids of the `index` line or "". `header` holds the raw lines before the first hunk, `line_number`
-    is the line of the first of them that names the file.
+    st_mode values (0o100644, 0o100755, 0o120000) or None when the patch does not say (the mode of an `index` line is
+    the old one only: it asks for no change); `old_blob` and `new_blob` are the (abbreviated) object ids of the `index`
+    line or "". `header` holds the raw lines between the file before and the first hunk (with a binary patch's own),
+    `line_number` is the line of the first of them that names the file.
     """
 
     change: Change
@@ -94,7 +96,8 @@ class Patch:
     `source` names it in messages. `preamble` is what stands before the first file (mail header, prose), `footer` what
     stands behind the last hunk (mail signature); `crlf` is true when every line of the diff itself, headers too, ends
     with CRLF: the patch was converted on its way, and the lines' CR mean nothing unless the file has them too.
-    `sha256` is of the raw (not of the gz-compressed) bytes.
+    `sha256` is of the raw (not of the gz-compressed) bytes. `unterminated` is true when the file ends in the middle of
+    a no-newline marker line, without that line's LF.
     """
 
     source: str
@@ -103,6 +106,7 @@ class Patch:
     files: tuple[FilePatch, ...]
     footer: bytes
     crlf: bool
+    unterminated: bool = False
 
 
 class Verdict(enum.Enum):

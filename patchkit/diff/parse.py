@@ -1,0 +1,312 @@
+"""The reader of patches: bytes in one pass to records; the counts of the `@@` line say where a hunk ends.
+
+It reads what git and GNU diff write and decides as git does, but for one thing: where git would skip lines that look
+like a change (a hunk longer than its counts, a damaged `@@` line, a combined diff), it refuses instead of losing them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from patchkit.diff.binary import MARKER, read_binary
+from patchkit.diff.header import (
+    BINARY_DIFFERS,
+    DIFF_GIT,
+    Header,
+    read_binary_notice,
+    read_git_header,
+    read_traditional_header,
+)
+from patchkit.diff.model import NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk, Patch
+from patchkit.diff.recognise import no_diff_error
+from patchkit.diff.text import PatchText, read_text
+from patchkit.errors import PatchFormatError
+
+HUNK_HEADER = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?(.*)", re.DOTALL)
+_ANY_NUMBERS = re.compile(rb"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
+_OLD, _NEW, _HUNK = b"--- ", b"+++ ", b"@@ -"
+_COMBINED = (b"diff --cc ", b"diff --combined ")
+_STARTS = (DIFF_GIT, _OLD, _HUNK, b"Binary files ", *_COMBINED)
+_SIGNATURES = (b"-- ", b"--", b"-- \r", b"--\r", b"---", b"---\r")
+_BODY = (b"+", b"-", b" ", NO_NEWLINE)
+_CHANGES = (b"+", b"-")
+_COUNTS_HINT = "make the patch anew, or correct the counts with `recountdiff`"
+_MAX_NUMBER = 999_999_999
+_MARKER = NO_NEWLINE + b" "
+_STRIPPED = (b"", b"\r")  # an empty context line whose blank was stripped on the way
+
+
+@dataclass(kw_only=True, slots=True)
+class _Reader:
+    """Where the reading stands: `floor` is behind the last file; `bare_returns` are body lines that are only a CR."""
+
+    text: PatchText
+    floor: int = 0
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    bare_returns: list[int] = field(default_factory=list)
+
+
+def parse_patch(raw: bytes, *, source: str) -> Patch:
+    """Read a patch (gz is inflated); PatchFormatError with file, line and the line itself when it cannot be read."""
+    text = read_text(raw, source=source)
+    reader = _Reader(text=text)
+    files: list[FilePatch] = []
+    while (header := _find_header(text, reader.floor)) is not None:
+        files.append(_read_file(reader, header))
+    if not files:
+        raise no_diff_error(text)
+    crlf = _is_converted(reader)
+    return Patch(
+        source=source,
+        sha256=text.sha256,
+        preamble=text.mark + text.join(0, reader.spans[0][0]),
+        files=tuple(files),
+        footer=text.join(reader.floor, len(text.lines)),
+        crlf=crlf,
+        unterminated=bool(files[-1].hunks) and reader.floor == len(text.lines),
+    )
+
+
+def _find_header(text: PatchText, floor: int) -> Header | None:
+    """Find the next file's header, as git's find_header does; prose before it is passed over."""
+    for index in range(floor, text.end):
+        line = text.lines[index]
+        if not line.startswith(_STARTS):
+            continue
+        header = None
+        if line.startswith(DIFF_GIT):
+            header = read_git_header(text, index)
+        elif line.startswith(_OLD):
+            header = _traditional(text, index, floor)
+        elif line.startswith(_COMBINED):
+            raise _combined_error(text, index)
+        elif line.startswith(_HUNK):
+            if HUNK_HEADER.match(line):
+                raise text.error(index, "hunk without a file header", why="no `---` and `+++` lines stand above it")
+        else:
+            header = read_binary_notice(text, index)
+        if header is not None:
+            return header
+    return None
+
+
+def _traditional(text: PatchText, index: int, floor: int) -> Header | None:
+    """Read `---` and `+++` when a hunk follows them, otherwise they are prose."""
+    if index + 2 >= text.end or not text.lines[index + 1].startswith(_NEW):
+        return None
+    if not text.lines[index + 2].startswith(b"@@"):
+        return None
+    return read_traditional_header(text, index, floor=floor)
+
+
+def _combined_error(text: PatchText, index: int) -> PatchFormatError:
+    return text.error(
+        index,
+        "a merge commit's combined diff cannot be applied",
+        why="it has several old sides",
+        hint="make the patch with `git show -m --first-parent` or `git diff OLD NEW`",
+    )
+
+
+def _read_file(reader: _Reader, header: Header) -> FilePatch:
+    text = reader.text
+    index = header.stop
+    hunks: list[Hunk] = []
+    # An emptied file's deletion needs no hunk: what follows its header is read as git reads it.
+    mark = _HUNK if header.git and header.change is Change.DELETE else b"@@"
+    while index < text.end and text.lines[index].startswith(mark):
+        hunk, index = _read_hunk(reader, index)
+        hunks.append(hunk)
+    binary = None
+    if hunks:
+        _check_behind(text, index)
+        _check_sides(text, header, hunks)
+    else:
+        binary, index = _read_binary(text, index)
+        if binary is None and not header.metadata:
+            raise text.error(
+                header.start, "a file header without any change", why="expected `@@ -` or `GIT binary patch`"
+            )
+    top = reader.floor if reader.spans else header.start  # what stands above the first file is the preamble
+    head = text.join(top, hunks[0].line_number - 1 if hunks else index)
+    reader.spans.append((header.start, index))
+    reader.floor = index
+    return _file_patch(header, hunks, binary, head)
+
+
+def _file_patch(header: Header, hunks: list[Hunk], binary: BinaryPatch | None, head: bytes) -> FilePatch:
+    return FilePatch(
+        change=header.change,
+        old_name=header.old_name,
+        new_name=header.new_name,
+        old_mode=header.old_mode,
+        new_mode=header.new_mode,
+        old_blob=header.old_blob,
+        new_blob=header.new_blob,
+        git=header.git,
+        hunks=tuple(hunks),
+        binary=binary,
+        header=head,
+        line_number=header.start + 1,
+    )
+
+
+def _read_binary(text: PatchText, index: int) -> tuple[BinaryPatch | None, int]:
+    line = text.lines[index] if index < text.end else b""
+    if line.removesuffix(b"\r") == MARKER:
+        return read_binary(text, index)
+    if BINARY_DIFFERS.match(line):
+        return BinaryPatch(forward=None, reverse=None), index + 1
+    return None, index
+
+
+def _read_hunk(reader: _Reader, index: int) -> tuple[Hunk, int]:
+    text = reader.text
+    header = text.lines[index]
+    found = HUNK_HEADER.match(header)
+    if found is None:
+        raise _header_error(text, index)
+    old_start, old, new_start, new, section = found.groups()
+    old_count, new_count = int(old or b"1"), int(new or b"1")
+    stop = _body_end(reader, index, old_count, new_count)
+    if stop < text.end and text.lines[stop][:2] == _MARKER:
+        stop += 1
+    elif stop == len(text.lines):
+        raise text.error(
+            stop - 1,
+            "the patch ends in the middle of a line",
+            why="the last line of the last hunk has no line end",
+            hint="fetch the patch again; if the line is whole, add a newline to the file",
+        )
+    lines = tuple(text.lines[index + 1 : stop])
+    hunk = Hunk(
+        old_start=int(old_start),
+        old_count=old_count,
+        new_start=int(new_start),
+        new_count=new_count,
+        section=section.removesuffix(b"\r"),
+        lines=lines,
+        header=header,
+        line_number=index + 1,
+    )
+    return hunk, stop
+
+
+def _header_error(text: PatchText, index: int) -> PatchFormatError:
+    header = text.lines[index]
+    if header.startswith(b"@@@"):
+        return _combined_error(text, index)
+    if _ANY_NUMBERS.match(header):
+        return text.error(index, "a number in the hunk header is out of range", why=f"{_MAX_NUMBER} is the most")
+    return text.error(
+        index, "damaged hunk header", why="expected `@@ -START,COUNT +START,COUNT @@`, with single blanks"
+    )
+
+
+def _body_end(reader: _Reader, index: int, old: int, new: int) -> int:
+    """Return the index behind the hunk's body; the counts decide, so `--- x` and `@@` can be content.
+
+    As many lines as must follow at least are counted at once, then what is missing: a few steps for any hunk.
+    """
+    count = reader.text.firsts.count
+    start = index + 1
+    old_left, new_left, changed = old, new, 0
+    while old_left or new_left:
+        step = old_left if old_left > new_left else new_left  # noqa: FURB136 - max() costs a tenth of all reading
+        stop = start + step
+        added, removed = count(b"+", start, stop), count(b"-", start, stop)
+        both = step - added - removed
+        old_left -= both + removed
+        new_left -= both + added
+        changed += added + removed
+        if old_left < 0 or new_left < 0 or both != count(b" ", start, stop):
+            return _body_end_line_by_line(reader, index, old, new)
+        start = stop
+    if not changed:
+        raise reader.text.error(index, "the hunk changes nothing", why="it has no line that begins with + or -")
+    return start
+
+
+def _body_end_line_by_line(reader: _Reader, index: int, old_count: int, new_count: int) -> int:
+    """Return the same for a hunk with markers, stripped blanks or a fault, which is then named with its line."""
+    text = reader.text
+    old, new = old_count, new_count
+    odd: list[int] = []
+    stop = index + 1
+    while stop < text.end and (old > 0 or new > 0):
+        line = text.lines[stop]
+        first = line[:1]
+        if line[:2] == _MARKER:
+            odd.append(stop)
+        elif first in (b" ", b"+", b"-") or line in _STRIPPED:
+            old -= first != b"+"
+            new -= first != b"-"
+            if line == b"\r":
+                reader.bare_returns.append(stop)
+        else:
+            break
+        stop += 1
+    _check_counts(text, index, stop, (old_count - old, old_count), (new_count - new, new_count))
+    for at in odd:
+        _check_marker(text, at, index + 1, stop)
+    return stop
+
+
+def _check_counts(text: PatchText, index: int, stop: int, old: tuple[int, int], new: tuple[int, int]) -> None:
+    """Hold what was counted (first) against what the `@@` line says (second)."""
+    lines = f"line {index + 1} says {old[1]} old and {new[1]} new lines, here are {old[0]} and {new[0]}"
+    if old[0] < old[1] or new[0] < new[1]:
+        if stop >= text.end:
+            raise text.error(stop, "the patch ends in the middle of a hunk", why=lines, hint="fetch the patch again")
+        raise text.error(stop, "the hunk is shorter than it says", why=lines, hint=_COUNTS_HINT)
+    if old[0] > old[1] or new[0] > new[1]:
+        raise text.error(index, "the hunk's counts are wrong", why=lines, hint=_COUNTS_HINT)
+    if old[1] == new[1] and not any(line[:1] in _CHANGES for line in text.lines[index + 1 : stop]):
+        raise text.error(index, "the hunk changes nothing", why="it has no line that begins with + or -")
+
+
+def _check_marker(text: PatchText, at: int, start: int, stop: int) -> None:
+    """Refuse a no-newline marker that does not stand behind the last line of its side."""
+    before = text.lines[at - 1][:1] if at > start else NO_NEWLINE
+    other = {b"-": b"+", b"+": b"-"}.get(before, NO_NEWLINE)
+    later = {line[:1] for line in text.lines[at + 1 : stop]} - {NO_NEWLINE, other}
+    if before == NO_NEWLINE or later:
+        why = "it stands only behind the last line of a side"
+        raise text.error(at, "a no-newline marker in the middle of a file", why=why)
+
+
+def _check_behind(text: PatchText, index: int) -> None:
+    """Refuse lines behind a hunk that look like the rest of it: git passes over them and loses them."""
+    blank = index
+    while blank < text.end and text.lines[blank] in _STRIPPED:
+        blank += 1
+    line = text.lines[blank] if blank < text.end else b""
+    if not line.startswith(_BODY if blank == index else _CHANGES) or line[:2] == _MARKER or line in _SIGNATURES:
+        return
+    if line.startswith(_OLD) and blank + 1 < text.end and text.lines[blank + 1].startswith(_NEW):
+        return
+    raise text.error(blank, "the hunk is longer than it says", why="this line is not counted in it", hint=_COUNTS_HINT)
+
+
+def _check_sides(text: PatchText, header: Header, hunks: list[Hunk]) -> None:
+    for hunk in hunks if header.change in (Change.CREATE, Change.DELETE) else ():
+        if header.change is Change.CREATE and hunk.old_count:
+            raise text.error(
+                hunk.line_number - 1, "a created file cannot have old lines", why=f"it is {header.new_name}"
+            )
+        if header.change is Change.DELETE and hunk.new_count:
+            raise text.error(
+                hunk.line_number - 1, "a deleted file cannot have new lines", why=f"it is {header.old_name}"
+            )
+
+
+def _is_converted(reader: _Reader) -> bool:
+    """Tell whether every line of the diff itself ends with CRLF; only there may a line be a lone CR."""
+    lines, last = reader.text.lines, len(reader.text.lines) - 1
+    crlf = all(
+        lines[index].endswith(b"\r") or index == last for start, stop in reader.spans for index in range(start, stop)
+    )
+    if reader.bare_returns and not crlf:
+        raise reader.text.error(reader.bare_returns[0], "not a line of a hunk", why="it is a lone CR")
+    return crlf
