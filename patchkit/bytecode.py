@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from patchkit.held import Directories
 from patchkit.errors import RefusedError
+from patchkit.held import Directories
 from patchkit.process import run_child
 
 CACHE = "__pycache__"

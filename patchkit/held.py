@@ -7,11 +7,17 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from patchkit.durable import sync_all
 from patchkit.errors import UnsafePathError
 from patchkit.tree import FileState, Kind
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # of the type checker itself
 
 PERMISSIONS = 0o7777
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -22,13 +28,12 @@ _NOT_A_DIRECTORY = frozenset({errno.ENOTDIR, errno.ELOOP})
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What stood at a path when it was looked at; `content` and `sha256` are empty for directories and devices.
+    """What stood at a path when it was looked at; `content` is empty for directories and devices.
 
     `attributes` are a file's extended attributes.
     """
 
     kind: Kind
-    sha256: str
     status: os.stat_result
     content: bytes
     attributes: tuple[tuple[str, bytes], ...] = ()
@@ -38,9 +43,14 @@ class Seen:
         """The permission bits, set-id bits included."""
         return self.status.st_mode & PERMISSIONS
 
+    @property
+    def sha256(self) -> str:
+        """The digest of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
     def has(self, state: FileState | None) -> bool:
         """Tell whether this is that file or link, whatever its mode."""
-        return state is not None and self.sha256 == state.sha256 and self.kind is state.kind
+        return state is not None and self.kind is state.kind and self.sha256 == state.sha256
 
 
 class Directories:
@@ -49,7 +59,7 @@ class Directories:
     def __init__(self, root: Path) -> None:
         self._held = {"": os.open(root, _DIRECTORY)}
 
-    def __enter__(self) -> Directories:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -101,7 +111,7 @@ class Directories:
     def names(self, path: str) -> list[str]:
         """List a directory; empty when it is not there or is not one."""
         try:
-            return os.listdir(self.descriptor(path))
+            return os.listdir(self.descriptor(path))  # noqa: PTH208 -- a descriptor
         except (FileNotFoundError, NotADirectoryError, UnsafePathError):
             return []
 
@@ -115,12 +125,11 @@ class Directories:
 
     def sync(self, paths: Iterable[str]) -> None:
         """Make the entries of these directories durable; those that are gone have nothing to keep."""
+        descriptors = []
         for path in paths:
-            try:
-                descriptor = self.descriptor(path)
-            except (FileNotFoundError, NotADirectoryError, UnsafePathError):
-                continue
-            os.fsync(descriptor)
+            with suppress(FileNotFoundError, NotADirectoryError, UnsafePathError):
+                descriptors.append(self.descriptor(path))
+        sync_all(descriptors)
 
     def swapped(self) -> str | None:
         """Return a held directory that no longer stands at its path, None when all do."""
@@ -149,12 +158,12 @@ def see(directory: int, name: str) -> Seen | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             kind = Kind.DIRECTORY if stat.S_ISDIR(status.st_mode) else Kind.OTHER
-            return Seen(kind, "", status, b"")
+            return Seen(kind, status, b"")
         content = _read_all(descriptor, status.st_size)
         attributes = _attributes(descriptor)
     finally:
         os.close(descriptor)
-    return Seen(Kind.FILE, hashlib.sha256(content).hexdigest(), status, content, attributes)
+    return Seen(Kind.FILE, status, content, attributes)
 
 
 def _see_unopened(directory: int, name: str) -> Seen | None:
@@ -162,9 +171,9 @@ def _see_unopened(directory: int, name: str) -> Seen | None:
     if status is None:
         return None
     if not stat.S_ISLNK(status.st_mode):
-        return Seen(Kind.OTHER, "", status, b"")
+        return Seen(Kind.OTHER, status, b"")
     content = os.fsencode(os.readlink(name, dir_fd=directory))
-    return Seen(Kind.SYMLINK, hashlib.sha256(content).hexdigest(), status, content)
+    return Seen(Kind.SYMLINK, status, content)
 
 
 def _attributes(descriptor: int) -> tuple[tuple[str, bytes], ...]:

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from patchkit.bytecode import CACHE, find_bytecode
-from patchkit.held import Directories, Seen
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
+from patchkit.held import Directories, Seen
 from patchkit.receipt import Receipt, parse_path
 from patchkit.tree import Kind
 
@@ -106,8 +106,7 @@ class _Inspector:
         checked = []
         for path, edit in self._edits:
             with self._collecting(path):
-                seen = self._look(path, edit, removed)
-                checked.append(_checked(edit, path, seen, pristine.get(edit.path)))
+                checked.append(self._look(path, edit, removed, pristine.get(edit.path)))
         self._raise()
         modes = {} if stored is None else {str(path): mode for path, mode in stored.emptied}
         return Preflight(
@@ -134,7 +133,7 @@ class _Inspector:
         kind = classes.pop() if len(classes) == 1 else RefusedError
         raise kind(what, why=f"{why}\n  the tree is as it was", hint=_HINTS.get(kind, ""))
 
-    def _look(self, path: str, edit: FileEdit, removed: set[str]) -> Seen | None:
+    def _look(self, path: str, edit: FileEdit, removed: set[str], pristine: bytes | None) -> Checked:
         parse_path(path)
         above = _above(path)
         if not self._reach(above):
@@ -144,16 +143,18 @@ class _Inspector:
             seen = self._directories.see(path)
         if edit.before is None:
             if seen is None or (seen.kind is Kind.DIRECTORY and path in removed):
-                return None
+                return Checked(edit, path, None, is_pristine=False)
             if seen.kind is Kind.DIRECTORY:
                 raise RefusedError("a directory stands there")
             raise TreeChangedError("something stands there that was not there when the plan was made")
         if seen is None:
             raise TreeChangedError("it is gone since the plan was made")
-        if not seen.has(edit.before):
+        # Comparing with the bytes that the plan saw is as good as hashing, and cheaper.
+        same = pristine is not None and seen.content == pristine
+        if not (same and seen.kind is edit.before.kind) and not seen.has(edit.before):
             raise TreeChangedError("it was edited between plan and write")
         self._require_replaceable(path, seen)
-        return seen
+        return Checked(edit, path, seen, same)
 
     def _require_replaceable(self, path: str, seen: Seen) -> None:
         if path in self._mounts:
@@ -281,10 +282,6 @@ def heir(above: os.stat_result) -> tuple[int, int]:
     if user == 0:
         return above.st_uid, above.st_gid
     return user, above.st_gid if above.st_mode & stat.S_ISGID else os.getegid()
-
-
-def _checked(edit: FileEdit, path: str, seen: Seen | None, pristine: bytes | None) -> Checked:
-    return Checked(edit, path, seen, seen is not None and pristine is not None and seen.content == pristine)
 
 
 def _folder(path: str, seen: Seen) -> Folder:

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from patchkit.held import Seen
+from patchkit.durable import sync_all
 from patchkit.errors import PatchkitError, RefusedError
+from patchkit.held import Seen
 from patchkit.journal import Act, Journal, Step
 from patchkit.preflight import Checked, Preflight, heir
 from patchkit.receipt import Receipt
-from patchkit.staging import Dress, keep_entry, ourselves, write_entry, write_file
+from patchkit.staging import Dress, keep_entry, ourselves, write_file, write_link
 from patchkit.steps import Site
 from patchkit.tree import FileState, Kind
 
+_MOST_OPEN = 128
 _SET_ID = 0o6000
 _RECEIPT_MODE = 0o644
 
@@ -45,10 +47,14 @@ class Keeping:
 def prepare(site: Site, found: Preflight, keeping: Keeping, *, engine: str, seconds: int | None) -> Prepared:
     """Stage and keep everything. Raises one error that names all files whose owner or attributes cannot be kept."""
     stager = _Stager(site, found, keeping, seconds)
-    stager.keep_patches()
-    removed, placed = stager.stage_edits()
-    dropped = stager.drop_bytecode()
-    receipt = stager.stage_receipt()
+    try:
+        stager.keep_patches()
+        removed, placed = stager.stage_edits()
+        dropped = stager.drop_bytecode()
+        receipt = stager.stage_receipt()
+        stager.sync_files()
+    finally:
+        stager.close_files()
     steps = (
         *removed,
         *dropped,
@@ -76,6 +82,7 @@ class _Stager:
     heirs: dict[str, tuple[int, int]] = field(default_factory=dict)
     kept: frozenset[PurePosixPath] = frozenset()
     refusals: list[str] = field(default_factory=list)
+    unsynced: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         stored = self.keeping.stored
@@ -84,6 +91,16 @@ class _Stager:
         self.born = ourselves(self._directory("stage"))
         self._directory("backup")
         self.heirs.update((folder.path, folder.owner) for folder in self.found.made)
+
+    def sync_files(self) -> None:
+        """Sync what was written since the last time."""
+        sync_all(self.unsynced)
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close what is still open."""
+        while self.unsynced:
+            os.close(self.unsynced.pop())
 
     def keep_patches(self) -> None:
         """Write the patches that the present receipt does not know."""
@@ -189,14 +206,24 @@ class _Stager:
     def _write_anew(self, directory: int, name: str, content: bytes) -> None:
         dress = Dress(_RECEIPT_MODE, seconds=self.seconds)
         try:
-            write_file(directory, name, content, dress)
+            descriptor = write_file(directory, name, content, dress)
         except FileExistsError:
             os.unlink(name, dir_fd=directory)
-            write_file(directory, name, content, dress)
+            descriptor = write_file(directory, name, content, dress)
+        self._sync_later(descriptor)
+
+    def _sync_later(self, descriptor: int) -> None:
+        self.unsynced.append(descriptor)
+        if len(self.unsynced) >= _MOST_OPEN:
+            self.sync_files()
 
     def _stage(self, kind: Kind, content: bytes, dress: Dress) -> str:
         self.count += 1
-        write_entry(self._directory("stage"), str(self.count), kind, content, dress)
+        directory, name = self._directory("stage"), str(self.count)
+        if kind is Kind.SYMLINK:
+            write_link(directory, name, content, dress)
+        else:
+            self._sync_later(write_file(directory, name, content, dress))
         return f"stage/{self.count}"
 
     def _dress(self, checked: Checked) -> Dress:

@@ -6,8 +6,8 @@ import errno
 import os
 from dataclasses import dataclass
 
-from patchkit.held import Seen, see
 from patchkit.errors import RefusedError
+from patchkit.held import Seen, see
 from patchkit.tree import Kind
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,8 +28,17 @@ class Dress:
     seconds: int | None = None
 
 
-def write_file(directory: int, name: str, content: bytes, dress: Dress) -> None:
+def write_synced(directory: int, name: str, content: bytes, dress: Dress) -> None:
     """Make a new file and sync it."""
+    descriptor = write_file(directory, name, content, dress)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(directory: int, name: str, content: bytes, dress: Dress) -> int:
+    """Make a new file and return it open: it still has to be synced and closed."""
     descriptor = os.open(name, _CREATE, 0o600, dir_fd=directory)
     try:
         written = os.write(descriptor, content)
@@ -42,9 +51,10 @@ def write_file(directory: int, name: str, content: bytes, dress: Dress) -> None:
         os.fchmod(descriptor, dress.mode)
         if dress.seconds is not None:
             os.utime(descriptor, (dress.seconds, dress.seconds))
-        os.fsync(descriptor)
-    finally:
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 def write_link(directory: int, name: str, target: bytes, dress: Dress) -> None:
@@ -54,11 +64,6 @@ def write_link(directory: int, name: str, target: bytes, dress: Dress) -> None:
         os.chown(name, *dress.owner, dir_fd=directory, follow_symlinks=False)
     if dress.seconds is not None:
         os.utime(name, (dress.seconds, dress.seconds), dir_fd=directory, follow_symlinks=False)
-
-
-def write_entry(directory: int, name: str, kind: Kind, content: bytes, dress: Dress) -> None:
-    """Make a new file or symlink."""
-    (write_link if kind is Kind.SYMLINK else write_file)(directory, name, content, dress)
 
 
 def keep_entry(source: tuple[int, str], goal: tuple[int, str], seen: Seen) -> None:
@@ -71,7 +76,8 @@ def keep_entry(source: tuple[int, str], goal: tuple[int, str], seen: Seen) -> No
             raise
         status = seen.status
         owner = None if (status.st_uid, status.st_gid) == ourselves(goal[0]) else (status.st_uid, status.st_gid)
-        write_entry(*goal, seen.kind, seen.content, Dress(seen.mode, owner, seen.attributes, int(status.st_mtime)))
+        write = write_link if seen.kind is Kind.SYMLINK else write_synced
+        write(*goal, seen.content, Dress(seen.mode, owner, seen.attributes, int(status.st_mtime)))
 
 
 def ourselves(directory: int) -> tuple[int, int]:
@@ -91,7 +97,7 @@ def is_same(directory: int, name: str, seen: Seen) -> bool:
         return True
     # An overlay file system may change a file's number when it is copied up.
     again = see(directory, name)
-    return again is not None and again.kind is seen.kind and again.sha256 == seen.sha256
+    return again is not None and again.kind is seen.kind and again.content == seen.content
 
 
 def _set_attribute(descriptor: int, name: str, value: bytes) -> None:

@@ -155,7 +155,7 @@ def _remove(directory: int, name: str) -> None:
 
 def _remove_home(state: StateDirectory, home: int) -> None:
     """Remove `.patchkit` when there is nothing in it but its .gitignore."""
-    if os.listdir(home) not in ([], [_IGNORE]):  # noqa: PTH208 -- a descriptor
+    if os.listdir(home) not in ([], [_IGNORE]):
         return
     with suppress(FileNotFoundError):
         os.unlink(_IGNORE, dir_fd=home)
@@ -263,7 +263,7 @@ def _wait_for(lock: int, how: int, state: StateDirectory, waiting: Callable[[str
             raise RefusedError(
                 f"another patchkit{_holder(lock)} works on {state.root}",
                 why=f"  it has held {state.lock} for {PATIENCE_SECONDS / 60:g} minutes",
-                hint="wait for it to end, or end it: an interrupted transaction is finished by the next apply or revert",
+                hint="wait for it, or end it: the next apply or revert finishes what was interrupted",
             )
         time.sleep(_POLL_SECONDS)
 

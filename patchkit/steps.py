@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from patchkit.held import Directories, Seen, see
 from patchkit.errors import TreeChangedError, UnsafePathError
+from patchkit.held import Directories, Seen, see
 from patchkit.journal import Act, Step
 from patchkit.staging import is_same, keep_entry
 from patchkit.tree import FileState, Kind

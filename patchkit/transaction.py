@@ -15,13 +15,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from patchkit.bytecode import find_bytecode
-from patchkit.held import Directories, Seen
 from patchkit.errors import RefusedError, TreeChangedError
+from patchkit.held import Directories, Seen
 from patchkit.journal import Act, Journal, Step, read_journal, render_journal
 from patchkit.preflight import Preflight, check_edits
 from patchkit.prepare import Keeping, prepare
 from patchkit.receipt import Receipt, render_receipt
-from patchkit.staging import Dress, write_file
+from patchkit.staging import Dress, write_synced
 from patchkit.state import HOME, StateDirectory, discard_state
 from patchkit.steps import Site, can_be_done, do_step, left_to_do, touched, undo_step
 from patchkit.store import NEW_JOURNAL, clear, clear_leftovers, stored_receipt
@@ -251,7 +251,7 @@ def _drop_journal(directory: int) -> None:
 
 def _write_journal(site: Site, journal: Journal, *, fresh: bool) -> None:
     directory = site.directories.descriptor(site.state)
-    write_file(directory, NEW_JOURNAL, render_journal(journal), Dress(0o644))
+    write_synced(directory, NEW_JOURNAL, render_journal(journal), Dress(0o644))
     os.rename(NEW_JOURNAL, _JOURNAL, src_dir_fd=directory, dst_dir_fd=directory)
     site.directories.sync((site.state, *((HOME, "") if fresh else ())))
 
