@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", "PKG-INFO", ".git")
 _VERSION_FILES = ("_version.py", "version.py", "_build_meta.py", "__init__.py")
 _ASSIGNMENT = re.compile(
-    r"""^(?:__version__|version)(?:[ \t]*:[^=\n]*)?[ \t]*=[ \t]*(?:version[ \t]*=[ \t]*)?(["'])([^"'\n]+)\1""",
+    r"""^(?:__version__|version)(?:[ \t]*:[^=\n]*)?[ \t]*=[ \t]*(?:version[ \t]*=[ \t]*)?(["'])([^"'\n]+)\1"""
+    r"""[ \t]*(?:#.*)?\r?$""",
     re.MULTILINE,
 )
 _RELEASE = re.compile(
@@ -151,7 +152,13 @@ def _head_tags(repository: Path) -> tuple[str, ...]:
     for name in directory_names(common / "refs" / "tags"):
         tags[name] = _commit_of(common, (read_small(common / "refs" / "tags" / name) or "").strip())
     found = [match[1] for name, commit in tags.items() if commit == head and (match := _RELEASE.fullmatch(name))]
-    return tuple(sorted(found, key=lambda version: [int(number) for number in re.findall(r"\d+", version)]))
+    return tuple(found if len(found) < 2 else _in_order(found))  # noqa: PLR2004 - two need an order
+
+
+def _in_order(versions: list[str]) -> list[str]:
+    from packaging.version import Version
+
+    return sorted(versions, key=Version)
 
 
 def _git_directories(dot_git: Path) -> tuple[Path, Path]:

@@ -32,7 +32,7 @@ _LARGEST_SOURCE = 1 << 20
 _CHUNK = 1 << 20
 _NO_MATCH = ("No matching distribution found", "is not a supported wheel on this platform")
 # For an interpreter or a machine that a release has no wheel for: the Python files are the same in all of them.
-_OTHER_PYTHONS = ("3.12", "3.11", "3.10", "3.9")
+_OTHER_PYTHONS = ("3.12", "3.10")
 _OTHER_PLATFORMS = tuple(
     f"manylinux{tag}_x86_64" for tag in ("_2_39", "_2_35", "_2_34", "_2_31", "_2_28", "_2_27", "_2_24", "_2_17", "2014")
 )
@@ -246,7 +246,6 @@ def _is_large(member: ZipInfo) -> bool:
 
 def _extract(archive: ZipFile, member: ZipInfo, directory: Path) -> int:
     path = directory / member.filename
-    mode = (member.external_attr >> 16) & 0o755 or 0o644
     size = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -256,7 +255,8 @@ def _extract(archive: ZipFile, member: ZipInfo, directory: Path) -> int:
                 target.write(chunk)
     except (FileExistsError, NotADirectoryError) as error:
         raise RefusedError(f"{member.filename!r} is refused", why="  another member stands in its way") from error
-    path.chmod(mode | 0o600)
+    # What pip makes of it: only whether it may be run is taken from the archive.
+    path.chmod(0o755 if (member.external_attr >> 16) & 0o111 else 0o644)
     return size
 
 

