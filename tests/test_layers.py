@@ -16,12 +16,12 @@ PACKAGE = Path(__file__).resolve().parent.parent / "patchkit"
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("output", "process", "resources", "version"),
-    ("tree", "overlay", "diff", "config", "syntax"),
-    ("engine", "specifier", "target", "environment", "directories", "held", "checkout", "fetch", "dist"),
+    ("tree", "durable", "overlay", "diff", "config", "syntax"),
+    ("engine", "specifier", "target", "environment", "held", "checkout", "fetch", "dist", "archive"),
     ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     ("strip", "decision", "decide", "wanted", "stack", "plan"),
-    ("state", "journal", "bytecode", "preflight", "staging", "steps", "prepare", "store", "transaction"),
+    ("state", "journal", "bytecode", "preflight", "staging", "steps", "prepare", "store", "history", "transaction"),
     ("compose", "session", "status", "workflow"),
     ("author", "lint", "port", "abi"),
     ("native",),
