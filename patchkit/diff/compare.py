@@ -1,4 +1,4 @@
-"""What differs between two lists of lines: anchored on lines that are unique on both sides, then line by line."""
+"""What differs between two lists of lines: anchored on lines that are unique on both sides, then the fewest edits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import NamedTuple
 
-_MOST_PAIRS = 20_000  # of equal lines: difflib looks at each of them many times
+_MOST_EDITS = 500  # in one block without a fixed point: time and memory grow with the square
 
 
 class Block(NamedTuple):
@@ -22,8 +22,8 @@ def compare_lines(old: list[bytes], new: list[bytes]) -> list[Block]:
     """Return the changed ranges in order, never two that touch.
 
     As patience diff: equal ends are set aside, lines that occur once on each side and in the same order are fixed
-    points, and the same is done between them. What has no fixed point is compared by difflib, or is replaced as a
-    whole where that would be too slow.
+    points, and the same is done between them. What has no fixed point is compared by Myers' algorithm ("An O(ND)
+    Difference Algorithm", 1986), or is replaced as a whole when it takes more than 500 edits.
     """
     pending = [Block(0, len(old), 0, len(new))]
     changed: list[Block] = []
@@ -37,7 +37,7 @@ def compare_lines(old: list[bytes], new: list[bytes]) -> list[Block]:
         if anchors:
             pending += _between(block, anchors)
         else:
-            changed += _line_by_line(old, new, block)
+            changed += _fewest_edits(old, new, block)
     return _joined(sorted(changed))
 
 
@@ -87,18 +87,39 @@ def _between(block: Block, anchors: list[tuple[int, int]]) -> list[Block]:
     return [part for part in parts if part.old_end > part.old_start or part.new_end > part.new_start]
 
 
-def _line_by_line(old: list[bytes], new: list[bytes], block: Block) -> list[Block]:
+def _fewest_edits(old: list[bytes], new: list[bytes], block: Block) -> list[Block]:
+    """Return single-line edits from the start of the block to its end: the greedy search, kept round by round."""
     one, other = old[block.old_start : block.old_end], new[block.new_start : block.new_end]
-    counts = Counter(other)
-    if sum(counts[line] for line in one) > _MOST_PAIRS:
-        return [block]
-    from difflib import SequenceMatcher
+    goal = len(one) - len(other)
+    rounds: list[dict[int, int]] = []
+    reach = {1: 0}
+    for edits in range(min(len(one) + len(other), _MOST_EDITS) + 1):
+        rounds.append(reach.copy())
+        for diagonal in range(-edits, edits + 1, 2):
+            at = reach[diagonal + 1] if _goes_down(reach, diagonal, edits) else reach[diagonal - 1] + 1
+            while at < len(one) and 0 <= at - diagonal < len(other) and one[at] == other[at - diagonal]:
+                at += 1
+            reach[diagonal] = at
+        if reach.get(goal, -1) >= len(one):
+            return _walk_back(rounds, block)
+    return [block]
 
-    return [
-        Block(block.old_start + i, block.old_start + j, block.new_start + k, block.new_start + m)
-        for tag, i, j, k, m in SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-        if tag != "equal"
-    ]
+
+def _goes_down(reach: dict[int, int], diagonal: int, edits: int) -> bool:
+    """True when the furthest way onto the diagonal inserts a line, False when it removes one."""
+    return diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
+
+
+def _walk_back(rounds: list[dict[int, int]], block: Block) -> list[Block]:
+    diagonal = (block.old_end - block.old_start) - (block.new_end - block.new_start)
+    found = []
+    for edits in range(len(rounds) - 1, 0, -1):
+        down = _goes_down(rounds[edits], diagonal, edits)
+        diagonal += 1 if down else -1
+        at = rounds[edits][diagonal]
+        x, y = block.old_start + at, block.new_start + at - diagonal
+        found.append(Block(x, x, y, y + 1) if down else Block(x, x + 1, y, y))
+    return found
 
 
 def _joined(blocks: list[Block]) -> list[Block]:

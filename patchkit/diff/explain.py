@@ -26,9 +26,7 @@ def explain_misfit(sides: Sides, image: Image, stated: int) -> str:
         return "the file is empty or missing"
     place = _likely_place(sides, image, stated)
     if place is None:
-        return (
-            f"none of its {len(sides.old)} lines is near line {stated + 1}: {_first_difference(sides, image, stated)}"
-        )
+        return f"{_first_difference(sides, image, stated)}; none of its distinctive lines is in the file"
     same = sum(map(bytes.__eq__, sides.old, image.lines[place : place + len(sides.old)]))
     reason = _first_difference(sides, image, place)
     if place == stated:

@@ -203,9 +203,10 @@ class _Placing:
         return _conflict(aim, explain_misfit(aim.sides, self._image, aim.stated))
 
     def _judge_place(self, aim: _Aim, index: int) -> Agreement:
-        """Compare scopes; a section heading cannot contradict the stated line."""
+        """Compare scopes; a section heading contradicts neither the stated line nor for one that is in doubt itself."""
         agreement = self._judge.compare(aim.hunk, aim.sides, index)
-        return UNKNOWN if index == aim.stated and agreement.proof is Proof.HEADING else agreement
+        heading_alone = agreement.proof is Proof.HEADING and (index == aim.stated or not aim.firm)
+        return UNKNOWN if heading_alone else agreement
 
     def _offset(self, aim: _Aim, index: int, agreement: Agreement, present: list[tuple[int, Agreement]]) -> Placement:
         """Decide on the only place that is left."""
