@@ -19,6 +19,7 @@ SCHEMA = 1
 LOCK_NAME = "series.lock"
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")  # a byte of a name is \udc80 to \udcff
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SIZE_LIMIT = 64 * 1024 * 1024
 _AGAIN = "write it anew: patchkit series lock"
@@ -190,7 +191,7 @@ class _LockReader:
 
     def _path(self, path: str) -> str:
         parts = path.split("/")
-        if _CONTROL.search(path) or not all(parts) or {".", ".."} & set(parts):
+        if _UNWRITABLE.search(path) or not all(parts) or {".", ".."} & set(parts):
             raise self._fault("a path", "a relative path without `.` and `..`", path)
         return path
 

@@ -8,6 +8,7 @@ stand at the top: https://dep-team.pages.debian.net/deps/dep3/
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ def add_trailers(preamble: bytes, trailers: Sequence[tuple[str, str]]) -> bytes:
     return message + gap + written + rest
 
 
+@functools.lru_cache(maxsize=256)  # the patches of a series say the same
 def split_target(text: str) -> tuple[str, str]:
     """Split `vllm>=0.6.3,<0.6.5` into the engine's normalised name and its PEP 440 set; ValueError if it is neither."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet

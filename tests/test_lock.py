@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -82,6 +83,27 @@ def test_lock_is_written_sorted_with_one_newline_at_the_end() -> None:
     assert render_lock(LOCK) == WRITTEN
 
 
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["schema", "patches", "artifacts", "files", "file", "a.patch"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(patches=_JSON, artifacts=_JSON)
+def test_any_document_is_a_lock_or_an_error(patches: object, artifacts: object) -> None:
+    raw = json.dumps({"schema": 1, "patches": patches, "artifacts": artifacts}).encode()
+
+    with contextlib.suppress(SeriesError):
+        assert isinstance(parse_lock(raw, source="l"), Lock)
+
+
 _SHA = st.text("0123456789abcdef", min_size=64, max_size=64)
 _NAME = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\x7f."), min_size=1, max_size=8)
 _FILES = st.dictionaries(_NAME, st.tuples(st.none() | _SHA, st.none() | _SHA), max_size=4)
@@ -143,7 +165,7 @@ def test_document_that_is_no_lock_is_refused(change: dict[str, object], message:
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "", "a\nb", "a/\x00"], ids=ascii
+    "path", ["/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "", "a\nb", "a/\x00", "a\ud800"], ids=ascii
 )
 def test_path_that_could_leave_the_tree_is_refused(path: str) -> None:
     section = {"file": "f", "sha256": A, "version": "1", "files": {path: {"pristine": A, "patched": A}}}

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from patchkit.errors import PatchkitError, SeriesError
 from patchkit.lock import Lock, render_lock
@@ -224,6 +226,21 @@ def test_faults_do_not_hide_the_good_lines() -> None:
 
     assert [line.name for line in lines] == ["a.patch", "\udcff.patch"]
     assert len(faults) == 1
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(text=st.binary(max_size=60) | st.text("ab/. -pR#0\n\t\x1b", max_size=40).map(str.encode))
+def test_any_series_file_names_only_patches_below_it(text: bytes) -> None:
+    faults: list[PatchkitError] = []
+
+    lines = parse_series(text, source="s", faults=faults)
+
+    for line in lines:
+        joined = os.path.normpath(f"/s/{line.name}")
+        assert joined.startswith("/s/")
+        assert line.name == str(PurePosixPath(line.name))
+    assert len({line.name for line in lines}) == len(lines)
+    assert all(fault.what.isprintable() for fault in faults)
 
 
 def _labels(patches_dir: Path, engine: str = "vllm") -> list[str]:

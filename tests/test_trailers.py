@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -219,6 +220,21 @@ def test_any_message_has_the_block_that_git_finds(pieces: list[str], tmp_path_fa
             parse_trailers(message.encode())
     else:
         assert parse_trailers(message.encode()).origin == "".join(seen_by_git)
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(
+    preamble=st.binary(max_size=80)
+    | st.lists(
+        st.sampled_from(
+            ["Config", "Toggle", "Applies-To", "Subject", ":", ": ", "=?utf-8?q?=ff?=", "\n", " ", "\r", "x>=1", "\0"]
+        )
+    ).map(lambda parts: "".join(parts).encode())
+)
+def test_any_preamble_is_read_or_refused(preamble: bytes) -> None:
+    suspicious_trailers(preamble)
+    with contextlib.suppress(SeriesError):
+        assert "\n" not in parse_trailers(preamble, source="p").subject
 
 
 @pytest.mark.parametrize(
