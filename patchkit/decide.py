@@ -59,7 +59,7 @@ def decide_file(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
             return _create(file, new, ground)
         if file.change is Change.DELETE:
             return _delete(file, old, ground)
-        if file.change in (Change.RENAME, Change.COPY):
+        if file.change in (Change.RENAME, Change.COPY) or old != new:
             return _rename(file, old, new, ground)
         return _modify(file, old, ground)
     except PatchkitError as error:
@@ -91,7 +91,7 @@ def _create(file: FilePatch, path: str, ground: Ground) -> Finding:
     standing = ground.now.lookup(path)
     kind, mode = _kind_and_mode(file.new_mode)
     empty = TreeEntry(kind=kind, mode=mode, content=b"")
-    if standing is not None and path in ground.vacated and not ground.now.changed(path):
+    if standing is not None and _is_vacated(path, standing, ground):
         standing = None
     content, placements, refusal = _new_content(file, path, empty, ground)
     if refusal or content is None:
@@ -108,8 +108,10 @@ def _create(file: FilePatch, path: str, ground: Ground) -> Finding:
 
 def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
     ground.before.check_parents(path)
+    entry = ground.now.lookup(path)
     retaken = ground.now.changed(path) and path in ground.vacated
-    entry = ground.before.lookup(path) if retaken else ground.now.lookup(path)
+    if retaken or (entry is None and not ground.now.changed(path)):
+        entry = ground.before.lookup(path)  # an earlier file of the patch took the place of it, or of its directory
     if entry is None:
         return _gone(file, f"{path} is to be deleted, but is not there")
     wrong = _wrong_kind(file, path, entry)
@@ -129,22 +131,32 @@ def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
 def _rename(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
     ground.before.check_parents(old)
     ground.now.check_parents(new)
-    source = ground.before.lookup(old)
+    source = (ground.now if file.change is Change.MODIFY else ground.before).lookup(old)
     if source is None:
         return _gone(file, f"{old} is not there")
     wrong = _wrong_kind(file, old, source)
     if wrong:
         return Finding(refusal=wrong)
     standing = ground.now.lookup(new)
-    if standing is not None and new != old and (new not in ground.vacated or ground.now.changed(new)):
+    if standing is not None and new != old and not _is_vacated(new, standing, ground):
         return Finding(refusal=f"{new} is to be made from {old}, but is there already")
     content, placements, refusal = _new_content(file, old, source, ground)
     if refusal or content is None:
         return Finding(placements=placements, refusal=refusal)
     ground.now.put(new, TreeEntry(kind=source.kind, mode=_new_mode(file.new_mode, source.mode), content=content))
-    if file.change is Change.RENAME and old != new and not ground.now.changed(old):
+    if file.change is not Change.COPY and old != new and not (ground.now.changed(old) and file.change is Change.RENAME):
         ground.now.put(old, None)
     return Finding(placements=placements)
+
+
+def _is_vacated(path: str, standing: TreeEntry, ground: Ground) -> bool:
+    """Tell whether the patch itself makes room: it takes away what stands there, or a file of the directory there.
+
+    Whether the directory is empty then, the transaction finds out.
+    """
+    if standing.kind is Kind.DIRECTORY:
+        return any(gone.startswith(f"{path}/") for gone in ground.vacated)
+    return path in ground.vacated and not ground.now.changed(path)
 
 
 def _new_content(

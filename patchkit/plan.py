@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from patchkit.decision import Decision, Outcome
 from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
+from patchkit.errors import UnsafePathError
 from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt, TouchedFile
 from patchkit.stack import Rendering, WantedLayer, WantedPatch, render_stack
 from patchkit.target import TargetTree
@@ -126,9 +127,18 @@ def _final_entries(
     final: dict[PurePosixPath, TreeEntry | None] = {}
     if situation.receipt is not None:
         for file in situation.receipt.files:
-            final[file.path] = start.get(file.path)
+            final[file.path] = _get(start, file.path)
     final.update((PurePosixPath(path), entry) for path, entry in rendering.files)
     return final
+
+
+def _get(entries: Entries, path: PurePosixPath) -> TreeEntry | None:
+    """Return what stands at a path; beyond a symlink (that the plan takes away) nothing does."""
+    try:
+        entry = entries.get(path)
+    except UnsafePathError:
+        return None
+    return None if entry is None or entry.kind is Kind.DIRECTORY else entry
 
 
 def _record(
@@ -144,7 +154,7 @@ def _record(
     changes = {
         name: None if changed is None else changed.content
         for name, changed in final.items()
-        if name != path and changed != situation.pristine.get(name)
+        if name != path and changed != _get(situation.pristine, name)
     }
     content = rewrite_record(entry.content, changes) if changes else entry.content
     return path, TreeEntry(kind=Kind.FILE, mode=entry.mode, content=content)
@@ -171,7 +181,7 @@ def _touched(
 ) -> tuple[TouchedFile, ...]:
     files = []
     for path, entry in sorted(final.items()):
-        pristine = situation.pristine.get(path)
+        pristine = _get(situation.pristine, path)
         if entry != pristine:
             files.append(TouchedFile(path=path, pristine=states.of(pristine), current=states.of(entry)))
     return tuple(files)
@@ -181,7 +191,7 @@ def _edits(
     situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None], states: _States
 ) -> Iterator[FileEdit]:
     for path, entry in sorted(final.items()):
-        standing = situation.entries.get(path)
+        standing = _get(situation.entries, path)
         if entry != standing:
             yield FileEdit(
                 path=path,
@@ -208,9 +218,17 @@ def _directories(situation: Situation, touched: tuple[TouchedFile, ...]) -> tupl
         for parent in file.path.parents:
             if parent in needed or str(parent) == ".":
                 break
-            if parent in ours or situation.entries.get(parent) is None:
+            if parent in ours or not _is_directory(situation.entries, parent):
                 needed.add(parent)
     return tuple(sorted(needed))
+
+
+def _is_directory(entries: Entries, path: PurePosixPath) -> bool:
+    try:
+        entry = entries.get(path)
+    except UnsafePathError:
+        return False
+    return entry is not None and entry.kind is Kind.DIRECTORY
 
 
 def _removals(situation: Situation, touched: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:
@@ -305,7 +323,7 @@ def _syntax_problems(
         if file.path is not None and any(placement.verdict is Verdict.OFFSET for placement in file.placements)
     }
     files = {
-        path: (_content(situation.pristine.get(path)), entry.content)
+        path: (_content(_get(situation.pristine, path)), entry.content)
         for path, entry in final.items()
         if entry is not None
         and entry.kind is Kind.FILE

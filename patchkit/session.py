@@ -15,7 +15,7 @@ from patchkit.plan import Situation
 from patchkit.receipt import Receipt, TouchedFile, read_receipt
 from patchkit.state import StateDirectory, open_state
 from patchkit.target import TargetTree
-from patchkit.transaction import pending, recover
+from patchkit.transaction import Direction, pending, recover
 from patchkit.tree import Entries, FileState, Kind, TreeEntry, open_entries
 
 
@@ -58,8 +58,9 @@ def open_session(tree: TargetTree, *, write: bool, say: Callable[[str], None] = 
         recovered = ""
         if write:
             recovery = recover(state)
-            recovered = "" if recovery is None else recovery.words
-            if recovered:
+            if recovery is not None:
+                done = "finished" if recovery.direction is Direction.FORWARD else "taken back"
+                recovered = f"an interrupted run was {done}: {len(recovery.files)} files"
                 say(recovered)
         yield _open(tree, state, recovered)
 

@@ -166,7 +166,7 @@ def _decide_files(
     layer: WantedLayer, wanted: WantedPatch, below: Overlay, base: Overlay | None, proven: Callable[[str], bool]
 ) -> tuple[tuple[FileDecision, ...], Overlay]:
     above = Overlay(below)
-    leaving = (Change.RENAME, Change.DELETE)
+    leaving = (Change.RENAME, Change.DELETE, Change.MODIFY)
     pairs = tuple(zip(wanted.patch.files, wanted.paths, strict=True))
     ground = Ground(
         before=below,
@@ -175,7 +175,7 @@ def _decide_files(
         proven=proven,
         strict=layer.strict,
         crlf=wanted.patch.crlf,
-        vacated=frozenset(old for file, (old, _) in pairs if old and file.change in leaving),
+        vacated=frozenset(old for file, (old, new) in pairs if old and old != new and file.change in leaving),
     )
     return tuple(_decide(file, old, new, ground) for file, (old, new) in pairs), above
 

@@ -22,7 +22,7 @@ Exists = Callable[[str], bool]
 
 _SLASHES = re.compile(r"/+")
 _PREFIXES = frozenset({"a", "b", "c", "i", "o", "w", "1", "2", "orig", "new", "old"})
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_REFUSED = re.compile(r"[\x00\n\r]")
 _NEVER = frozenset({".git", ".patchkit"})
 _DEPENDENCIES = re.compile(r"(^|/)(pyproject\.toml|setup\.(py|cfg)|(requirements|constraints)[^/]*(/[^/]*)?|uv\.lock)$")
 _NATIVE = re.compile(
@@ -68,12 +68,12 @@ def strip_name(name: str, components: int) -> tuple[str, str] | None:
 def safe_path(name: str, *, shown: str) -> PurePosixPath:
     """Return the path that a stripped name stands for, or refuse it.
 
-    Refused are absolute names, `..`, control characters, empty names, and anything below .git or .patchkit.
+    Refused are absolute names, `..`, line ends in a name, empty names, and anything below .git or .patchkit.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     why = ""
-    if _CONTROL.search(name):
-        why = "the name holds a control character"
+    if _REFUSED.search(name):
+        why = "the name holds a line end or a NUL"
     elif name.startswith("/"):
         why = "the name is absolute; a strip level that makes it relative may help (--strip)"
     elif ".." in parts:
@@ -107,8 +107,9 @@ def file_paths(file: FilePatch, path_map: PathMap, exists: Exists) -> tuple[str,
     Where a traditional header names two files (`f.orig` and `f`), the one that is in the tree is meant; when both are,
     the shorter name, as git decides it.
     """
-    old = _mapped(file.old_name, path_map.old_strip, path_map)
-    new = _mapped(file.new_name, path_map.new_strip, path_map)
+    old_name, new_name = _names(file, path_map.old_strip)
+    old = _mapped(old_name, path_map.old_strip, path_map)
+    new = _mapped(new_name, path_map.new_strip, path_map)
     if file.change is Change.CREATE:
         return "", new
     if file.change is Change.DELETE:
@@ -127,6 +128,15 @@ def outside_note(name: str) -> str:
     if _NATIVE.search(bare):
         return "not in this tree: needs a build"
     return "not in this tree: harmless"
+
+
+def _names(file: FilePatch, strip: int) -> tuple[str | None, str | None]:
+    """Return both names; those of a rename or copy at -p0 without `a/` and `b/`, which `rename from` does not write."""
+    names = (file.old_name, file.new_name)
+    if strip or file.change not in (Change.RENAME, Change.COPY):
+        return names
+    split = [name.partition("/") for name in names if name]
+    return (split[0][2], split[1][2]) if all(first in _PREFIXES and rest for first, _, rest in split) else names
 
 
 def _one_name(old: str, new: str, exists: Exists) -> str:
@@ -185,7 +195,7 @@ def _hits(patch: Patch, path_map: PathMap, exists: Exists) -> int:
 
 
 def _looked_for(file: FilePatch, path_map: PathMap) -> Iterator[str]:
-    sides = [(file.old_name, path_map.old_strip)] if file.change is not Change.CREATE else []
+    sides = [(_names(file, path_map.old_strip)[0], path_map.old_strip)] if file.change is not Change.CREATE else []
     if not file.git and file.change is Change.MODIFY and file.old_name != file.new_name:
         sides.append((file.new_name, path_map.new_strip))
     for name, strip in sides:

@@ -12,7 +12,7 @@ from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.reverse import reverse_patch
 from patchkit.diff.text import inflate_patch
-from patchkit.errors import SeriesError, WrongTreeError
+from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
 from patchkit.lock import LockedArtifact, match_lock, stale_patches
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
@@ -147,7 +147,10 @@ def _inside(old: str, new: str, tree: TargetTree) -> tuple[str, str]:
 
 def _exists(entries: Entries) -> Callable[[str], bool]:
     def exists(path: str) -> bool:
-        entry = entries.get(PurePosixPath(path))
+        try:
+            entry = entries.get(PurePosixPath(path))
+        except UnsafePathError:  # beyond a symlink nothing is in the tree; whoever writes there is refused with a reason
+            return False
         return entry is not None and entry.kind in (Kind.FILE, Kind.SYMLINK)
 
     return exists

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.diff.text import inflate_patch
-from patchkit.errors import RefusedError, TargetError, TreeChangedError, UsageError
+from patchkit.bytecode import recompile
+from patchkit.errors import TargetError, TreeChangedError, UsageError
+from patchkit.history import archive_state
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.series import find_series
@@ -17,7 +19,7 @@ from patchkit.session import Session, Standing
 from patchkit.stack import WantedLayer
 from patchkit.state import StateDirectory
 from patchkit.syntax import check_syntax
-from patchkit.transaction import CommitReport, archive_state, commit
+from patchkit.transaction import commit
 from patchkit.version import VERSION
 from patchkit.wanted import Terms, ad_hoc_layer, series_layer
 
@@ -66,8 +68,8 @@ def apply_request(session: Session, request: Request, *, now: str, epoch: int | 
     there = session.situation.receipt.layers if session.situation.receipt is not None and not replaced else ()
     if not plan.edits and plan.layers == there:
         return Result(plan=plan, changed=False, warnings=())
-    report = _carry_out(session.state, plan, now=now, epoch=epoch)
-    return Result(plan=plan, changed=True, warnings=report.warnings)
+    warnings = _carry_out(session.state, plan, now=now, epoch=epoch)
+    return Result(plan=plan, changed=True, warnings=warnings)
 
 
 def revert_layers(session: Session, *, patch: str, layer: int | None, now: str, epoch: int | None) -> Result:
@@ -83,8 +85,8 @@ def revert_layers(session: Session, *, patch: str, layer: int | None, now: str, 
     plan = _plan(session.situation, composition, Terms(), check_all_syntax=False)
     if plan.refused or not composition.changed:
         return Result(plan=plan, changed=False, warnings=())
-    report = _carry_out(session.state, plan, now=now, epoch=epoch)
-    return Result(plan=plan, changed=True, warnings=report.warnings)
+    warnings = _carry_out(session.state, plan, now=now, epoch=epoch)
+    return Result(plan=plan, changed=True, warnings=warnings)
 
 
 def check_workable(session: Session) -> None:
@@ -167,18 +169,21 @@ def _known_layer(number: int, there: tuple[AppliedLayer, ...]) -> None:
         raise UsageError(f"no layer {number} in this tree", why=f"applied are: {numbers}")
 
 
-def _carry_out(state: StateDirectory, plan: Plan, *, now: str, epoch: int | None) -> CommitReport:
+def _carry_out(state: StateDirectory, plan: Plan, *, now: str, epoch: int | None) -> tuple[str, ...]:
+    """Write the plan and return warnings; the bytecode that was there is made anew by the tree's interpreter."""
     receipt = _receipt(plan, now) if plan.layers else None
-    return commit(
+    report = commit(
         state,
         edits=plan.edits,
         receipt=receipt,
         pristine=dict(plan.pristine) if receipt is not None else {},
-        patches={sha256: raw for sha256, raw in plan.patches if receipt is not None},
+        patches=dict(plan.patches) if receipt is not None else {},
         removals=plan.removals,
-        epoch=epoch,
-        python=plan.tree.python,
+        record_epoch=epoch,
     )
+    environment = {} if epoch is None else {"SOURCE_DATE_EPOCH": str(epoch)}
+    stale = recompile(plan.tree.root, report.bytecode, python=plan.tree.python, environment=environment)
+    return (*report.warnings, *stale)
 
 
 def _receipt(plan: Plan, now: str) -> Receipt:

@@ -179,7 +179,7 @@ def _git_names(
         name = known[side]
         if line is not None and line.name is not None:
             name = line.name
-        elif pair is not None:
+        elif pair is not None and (name is None or _is_below_prefix((pair.old, pair.new)[side], name)):
             name = (pair.old, pair.new)[side]
         elif name is not None:
             name = b"a/" + name  # `rename from` has no prefix: git strips one component less from it
@@ -188,6 +188,11 @@ def _git_names(
     if half or (names[0] is None and change is not Change.CREATE) or (names[1] is None and change is not Change.DELETE):
         raise text.error(index, "the header lacks a file name", why="both `---` and `+++`, or a name twice, are needed")
     return names[0], names[1]
+
+
+def _is_below_prefix(name: bytes, bare: bytes) -> bool:
+    """Tell whether a name is the bare one of `rename from`, with at most one component before it."""
+    return name == bare or name.partition(b"/")[2] == bare
 
 
 def _known_name(text: PatchText, fields: _Fields, change: Change, side: int, line: NameLine | None) -> bytes | None:

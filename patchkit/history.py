@@ -1,0 +1,38 @@
+"""States of earlier installations, put aside when a reinstall replaced a patched tree: nothing of them is lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from patchkit.state import StateDirectory
+
+_KEPT = ("receipt.json", "pristine", "patches")
+
+
+def archive_state(state: StateDirectory) -> Path:
+    """Move the receipt and all it names to `archive/<n>/`, the receipt first: from then on the tree counts as unpatched.
+
+    Needs the exclusive lock and no pending journal. What an interruption leaves behind is swept by the next writer.
+    """
+    state.archive.mkdir(exist_ok=True)
+    place = state.archive / str(_next_number(state.archive))
+    place.mkdir()
+    for name in _KEPT:
+        if os.path.lexists(state.directory / name):
+            os.rename(state.directory / name, place / name)
+    for directory in (place, state.archive, state.directory):
+        _sync(directory)
+    return place
+
+
+def _next_number(archive: Path) -> int:
+    return 1 + max((int(path.name) for path in archive.iterdir() if path.name.isdigit()), default=0)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
