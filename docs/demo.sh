@@ -3,13 +3,14 @@
 # Run by `make demo`. Everything happens in a directory of its own; the downloaded wheel stays in the cache.
 set -euo pipefail
 
-original=${XDG_CACHE_HOME:-$PWD/.cache}/patchkit/vllm-0.6.3
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+cache=${XDG_CACHE_HOME:-$PWD/.cache}/patchkit
+original=$cache/vllm-0.6.3
 mkdir -p "$original"
+scratch=$(mktemp -d "$cache/demo.XXXXXX")  # beside the original: hard links need one file system
+trap 'rm -rf "$scratch"' EXIT
 target=vllm==0.6.3
 
-say() { printf '\n# %s\n' "$*"; }
+say() { printf '\n'; printf '# %s\n' "$@"; }  # say LINE...
 
 run() {  # run COMMAND...: show it and run it
     printf '$ %s\n' "$*"
@@ -24,11 +25,11 @@ say "The environment."
 run python --version
 run patchkit --version
 
-say "The wheel of $target: fetched with pip (200 MB the first time), checked and unpacked. plan writes nothing into it."
+say "The wheel of $target: fetched with pip (200 MB, the first time only) and unpacked. What would apply do?"
 run patchkit plan --target "$target" --fetch "$original"
 
-say "A copy to work on. Its files are hard links to the unpacked wheel, as uv and conda make them: patchkit never"
-say "writes into a file that is there, it puts a new one in its place, and the original keeps its bytes."
+say "A copy to work on. Its files are hard links to the unpacked wheel, as uv and conda make them." \
+    "patchkit never writes into a file that is there: it puts a new one in its place, and the original keeps its bytes."
 cp -al "$original" "$scratch/tree"
 cd "$scratch"
 before=$(digest tree)
