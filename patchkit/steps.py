@@ -42,21 +42,25 @@ class Site:
 
 def do_step(site: Site, step: Step, expected: Seen | None) -> None:
     """Do a step. A file is replaced or removed only while it is still what was `expected` there (None: anything)."""
+    if step.act is Act.MAKE:
+        with suppress(FileExistsError):
+            site.directories.make(step.path, mode=step.mode, owner=step.owner)
+        return
+    if step.act is Act.UNMAKE:
+        _unmake(site, step.path)
+        return
+    if step.act is Act.DROP:
+        with suppress(FileNotFoundError, NotADirectoryError, UnsafePathError):
+            directory, name = site.directories.place(step.path)
+            os.unlink(name, dir_fd=directory)
+        return
     directory, name = site.directories.place(step.path)
     if expected is not None and not is_same(directory, name, expected):
         raise _edited([step.path])
     if step.act is Act.PLACE:
         _place(site, step, directory, name)
-    elif step.act is Act.REMOVE:
-        os.unlink(name, dir_fd=directory)
-    elif step.act is Act.DROP:
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=directory)
-    elif step.act is Act.MAKE:
-        with suppress(FileExistsError):
-            site.directories.make(step.path, mode=step.mode, owner=step.owner)
     else:
-        _unmake(site, step.path)
+        os.unlink(name, dir_fd=directory)
 
 
 def undo_step(site: Site, step: Step) -> None:
@@ -165,10 +169,10 @@ def _unmake(site: Site, path: str) -> None:
     """Remove a directory unless somebody put something into it."""
     try:
         site.directories.remove(path)
-    except FileNotFoundError:
+    except UnsafePathError:  # a link stands in its place, or above it, already
         pass
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise
 
 

@@ -22,7 +22,7 @@ from patchkit.preflight import Preflight, check_edits
 from patchkit.prepare import Keeping, prepare
 from patchkit.receipt import Receipt, render_receipt
 from patchkit.staging import Dress, write_synced
-from patchkit.state import HOME, StateDirectory, discard_state
+from patchkit.state import HOME, StateDirectory, remove_tree
 from patchkit.steps import Site, can_be_done, do_step, left_to_do, touched, undo_step
 from patchkit.store import NEW_JOURNAL, clear, clear_leftovers, stored_receipt
 
@@ -80,7 +80,8 @@ def commit(
     """Take the tree from `before` to `after` of every edit, or raise and leave it as it was.
 
     Needs the exclusive lock. `pristine` are the files as they were that are not kept yet, `patches` patches by their
-    SHA-256; what `receipt` does not name is dropped. Without a receipt the stack is empty and all state goes.
+    SHA-256; what `receipt` does not name is dropped. Without a receipt the stack is empty:
+    all state goes, its directory when open_state ends.
     `removals` are directories that patchkit made and that go when they are empty. `record_epoch` is the value of
     SOURCE_DATE_EPOCH: the time that new files get. A TreeChangedError that speaks of a journal is the one case in which
     the tree may be half of each.
@@ -234,10 +235,9 @@ def _finish(state: StateDirectory, site: Site, receipt: Receipt | None) -> tuple
         _drop_journal(directory)
     try:
         os.fsync(directory)
+        clear(directory, receipt)
         if receipt is None:
-            discard_state(state)
-        else:
-            clear(directory, receipt)
+            remove_tree(directory, state.archive.name)
     except OSError as error:
         return (f"{state.directory} could not be cleared: {error.strerror}",)
     return ()
