@@ -56,7 +56,7 @@ class BinaryHunk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BinaryPatch:
-    """A `GIT binary patch`; `reverse` is None when the patch was made without it. None payloads: `Binary files differ`."""
+    """A `GIT binary patch`; `reverse` is None when it was made without it, both are None for `Binary files differ`."""
 
     forward: BinaryHunk | None
     reverse: BinaryHunk | None

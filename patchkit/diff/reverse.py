@@ -6,13 +6,14 @@ import re
 from dataclasses import replace
 
 from patchkit.diff.binary import MARKER
-from patchkit.diff.header import DIFF_GIT
+from patchkit.diff.header import BINARY_DIFFERS, DIFF_GIT
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Patch
-from patchkit.diff.names import split_git_names
+from patchkit.diff.names import split_binary_names, split_git_names
 
 _RANGES = re.compile(rb"@@ -(\S+) \+(\S+) @@")
 _SWAPPED_CHANGE = {Change.CREATE: Change.DELETE, Change.DELETE: Change.CREATE}
 _SWAPPED_LINE = {b"+": b"-", b"-": b"+"}
+_BINARY = b"Binary files "
 _NEW_FILE = b"new file mode "
 _SWAPPED_WORDS = (
     (_NEW_FILE, b"deleted file mode "),
@@ -51,7 +52,7 @@ def reverse_file(file: FilePatch) -> FilePatch:
         new_blob=file.old_blob,
         hunks=tuple(reverse_hunk(hunk) for hunk in file.hunks),
         binary=None if file.binary is None else BinaryPatch(forward=file.binary.reverse, reverse=file.binary.forward),
-        header=_reverse_header(file.header, git=file.git),
+        header=_reverse_header(file),
     )
 
 
@@ -68,18 +69,35 @@ def reverse_hunk(hunk: Hunk) -> Hunk:
     )
 
 
-def _reverse_header(header: bytes, *, git: bool) -> bytes:
+def _reverse_header(file: FilePatch) -> bytes:
     """Exchange the sides in the header's own lines; prose above them stays."""
-    lines = header.split(b"\n")
-    mark = DIFF_GIT if git else b"--- "
-    start = max((at for at, line in enumerate(lines) if line.startswith(mark)), default=len(lines))
-    if git and start < len(lines):
-        lines[start] = DIFF_GIT + _reverse_names(lines[start][len(DIFF_GIT) :])
+    lines = file.header.split(b"\n")
+    marks = (DIFF_GIT,) if file.git else (b"--- ", _BINARY)
+    start = max((at for at, line in enumerate(lines) if line.startswith(marks)), default=len(lines))
+    for at in range(start, len(lines)):
+        lines[at] = _reverse_line(file, lines[at])
     for old, new in _SWAPPED_WORDS:
         _swap(lines, start, old, new)
-    for at in range(start, len(lines)):
-        lines[at] = _INDEX.sub(rb"index \2..\1", lines[at]) if lines[at].startswith(b"index ") else lines[at]
     return b"\n".join(_reverse_binary(lines, start))
+
+
+def _reverse_line(file: FilePatch, line: bytes) -> bytes:
+    """Exchange the sides of a line that names both."""
+    if line.startswith(DIFF_GIT):
+        body = line[len(DIFF_GIT) :].removesuffix(b"\r")
+        pair = split_git_names(body, old=_raw(file.old_name), new=_raw(file.new_name))
+        names = body if pair is None else body[pair.second :] + b" " + body[: pair.second - 1]
+        return DIFF_GIT + names + line[len(DIFF_GIT) + len(body) :]
+    notice = BINARY_DIFFERS.match(line)
+    if notice is not None:
+        pair = split_binary_names(notice[1])
+        names = notice[1] if pair is None else notice[1][pair.second :] + b" and " + notice[1][: pair.second - 5]
+        return _BINARY + names + line[notice.end(1) :]
+    return _INDEX.sub(rb"index \2..\1", line) if line.startswith(b"index ") else line
+
+
+def _raw(name: str | None) -> bytes | None:
+    return None if name is None else name.encode("utf-8", "surrogateescape")
 
 
 def _swap(lines: list[bytes], start: int, old: bytes, new: bytes) -> None:
@@ -93,15 +111,6 @@ def _swap(lines: list[bytes], start: int, old: bytes, new: bytes) -> None:
         lines[at_old] = new + lines[at_old][len(old) :]
     elif old == _NEW_FILE and at_new is not None:
         lines[at_new] = old + lines[at_new][len(new) :]
-
-
-def _reverse_names(rest: bytes) -> bytes:
-    pair = split_git_names(rest)
-    end = b"\r" if rest.endswith(b"\r") else b""
-    body = rest.removesuffix(b"\r")
-    if pair is None:
-        return rest
-    return body[pair.second :] + body[: pair.second][-1:] + body[: pair.second].rstrip(b" \t") + end
 
 
 def _reverse_binary(lines: list[bytes], start: int) -> list[bytes]:
