@@ -42,27 +42,33 @@ class Judge:
         self._base = None if base is None else Image(split_lines(base))
         self._python = python
         self._scopes: tuple[Scopes | None, Scopes | None] | None = None
+        self._named: dict[bytes, bool] = {}
 
     def compare(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
-        """Compare with the base, and when that says nothing with the hunk's section heading."""
-        agreement = self._with_base(hunk, sides, index)
-        return agreement if agreement.agrees is not None else self._with_section(hunk, index)
+        """Compare a place of the preimage with the base, and when that says nothing with the hunk's section heading."""
+        agreement = self._with_base(hunk, sides, index, _deciding_line(sides))
+        return agreement if agreement.agrees is not None else self._with_section(hunk, sides, index)
+
+    def compare_standing(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
+        """Compare a place of the postimage, where a removed line cannot be looked at."""
+        agreement = self._with_base(hunk, sides, index, max(sides.leading, 1))
+        return agreement if agreement.agrees is not None else self._with_section(hunk, sides, index)
 
     def compare_with_base(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
         """Compare a place at the stated line: only a syntax tree may contradict it."""
-        return self._with_base(hunk, sides, index) if self._python else UNKNOWN
+        return self._with_base(hunk, sides, index, _deciding_line(sides)) if self._python else UNKNOWN
 
-    def _with_base(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
+    def _with_base(self, hunk: Hunk, sides: Sides, index: int, deciding: int) -> Agreement:
         if self._base is None or (origin := _place_in_base(self._base, hunk, sides)) is None:
             return UNKNOWN
         if not self._python:
             rule = c_heading if self._c else default_heading
-            return _agreement(rule(self._base.lines, origin + 1), rule(self._image.lines, index + 1), Proof.SCOPE)
-        before, after = self._trees()
-        if before is None or after is None:
+            before, after = rule(self._base.lines, origin + deciding), rule(self._image.lines, index + deciding)
+            return _agreement(before, after, Proof.SCOPE)
+        old, new = self._trees()
+        if old is None or new is None:
             return UNKNOWN
-        changed = _deciding_line(sides)
-        one, other = before.at(origin + changed), after.at(index + changed)
+        one, other = old.at(origin + deciding), new.at(index + deciding)
         return Agreement(agrees=one == other, before=one, after=other, proof=Proof.SCOPE)
 
     def _trees(self) -> tuple[Scopes | None, Scopes | None]:
@@ -71,28 +77,41 @@ class Judge:
             self._scopes = before, python_scopes(b"".join(self._image.lines)) if before else None
         return self._scopes
 
-    def _with_section(self, hunk: Hunk, index: int) -> Agreement:
+    def _with_section(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
+        """Compare the function that the hunk's heading names; another one says nothing when the change leaves it.
+
+        A heading that is nowhere in the file is none that can contradict: the function was renamed, or removed, or the
+        heading was written by hand.
+        """
         section = hunk.section.strip()
         if not section or not is_heading(section):
             return UNKNOWN
-        if self._python:
-            return self._with_python_section(section, index)
         headings = heading_at(self._image.lines, index + 1)
-        match = next((heading for heading in headings if _same_text(section, heading)), None)
-        return _agreement(section, (match and section) or next(iter(headings), b""), Proof.HEADING)
-
-    def _with_python_section(self, section: bytes, index: int) -> Agreement:
-        """Compare by name: `class A(B):` is `class A:`; a section that is no definition says module level only."""
-        headings = heading_at(self._image.lines, index + 1)
-        names = {match.groups(): heading for heading in headings if (match := _DEFINITION.match(heading))}
-        wanted = _DEFINITION.match(section)
-        if wanted:
-            found = names.get(wanted.groups())
-            return _agreement(section, section if found is not None else next(iter(headings), b""), Proof.HEADING)
         outer = default_heading(self._image.lines, index + 1)
-        if _DEFINITION.match(outer):
-            return _agreement(section, outer, Proof.HEADING)
-        return UNKNOWN
+        if any(self._same(section, heading) for heading in headings):
+            return _agreement(section, section, Proof.HEADING)
+        if _leaves_section(sides):
+            return UNKNOWN
+        if self._python and not _DEFINITION.match(section) and not _DEFINITION.match(outer):
+            return UNKNOWN  # two statements at module level
+        after = next(iter(headings), b"")
+        if self._names_a_line(section):
+            return _agreement(section, after, Proof.HEADING)
+        return Agreement(agrees=None, before=_text(section), after=_text(after), proof=Proof.NONE)
+
+    def _same(self, section: bytes, heading: bytes) -> bool:
+        """Compare two headings, those of Python by name: `class A(B):` is `class A:`."""
+        if self._python and (one := _DEFINITION.match(section)) and (other := _DEFINITION.match(heading)):
+            return one.groups() == other.groups()
+        return section == heading or (len(section) >= _GNU_CUT and heading.startswith(section))
+
+    def _names_a_line(self, section: bytes) -> bool:
+        """True when a line of the file is the heading, wherever it stands."""
+        if section not in self._named:
+            begin = section.split(b"(")[0]
+            lines = (line.strip() for line in self._image.lines if begin in line)
+            self._named[section] = any(self._same(section, line[:80].rstrip()) for line in lines)
+        return self._named[section]
 
 
 def _place_in_base(base: Image, hunk: Hunk, sides: Sides) -> int | None:
@@ -113,10 +132,20 @@ def _deciding_line(sides: Sides) -> int:
     return sides.leading + 1 if sides.removal_first else max(sides.leading, 1)
 
 
+def _leaves_section(sides: Sides) -> bool:
+    """True when a line up to the first changed one begins another definition, or stands at the left edge.
+
+    The heading is of the line above the hunk. What it names has ended there, or the hunk holds the start of its own.
+    """
+    before = sides.old[: sides.leading]
+    changed = sides.old if sides.removal_first else sides.new
+    at_edge = any(line.strip() and line[:1] not in b" \t" for line in [*before, *changed[sides.leading :][:1]])
+    return at_edge or any(_DEFINITION.match(line.lstrip()) for line in before)
+
+
 def _agreement(before: bytes, after: bytes, proof: Proof) -> Agreement:
-    one, other = before.decode("utf-8", "backslashreplace"), after.decode("utf-8", "backslashreplace")
-    return Agreement(agrees=before == after, before=one, after=other, proof=proof)
+    return Agreement(agrees=before == after, before=_text(before), after=_text(after), proof=proof)
 
 
-def _same_text(section: bytes, heading: bytes) -> bool:
-    return section == heading or (len(section) >= _GNU_CUT and heading.startswith(section))
+def _text(heading: bytes) -> str:
+    return heading.decode("utf-8", "backslashreplace")

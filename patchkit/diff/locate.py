@@ -181,7 +181,8 @@ class _Placing:
             for index in places
             if self._anchored(aim, index) and taken.rival(index, index + len(aim.sides.old)) is None
         ]
-        fitting = [(index, agreement) for index, agreement in here if agreement.agrees is not False]
+        fitting = [place for place in here if place[1].agrees is not False]
+        fitting = [place for place in fitting if place[1].agrees] or fitting
         present = self._standing(aim)
         if len(fitting) > 1:
             return _conflict(aim, f"ambiguous: fits at lines {_listed([index + 1 for index, _ in fitting])}")
@@ -219,6 +220,8 @@ class _Placing:
         if index == aim.stated:
             return _placed(aim, Verdict.EXACT, index, agreement, proof=Proof.LINE if proof is Proof.NONE else proof)
         reason = "" if proof in (Proof.LOCK, Proof.SCOPE) else "scope unproven"
+        if reason and agreement.agrees is None and agreement.before:
+            reason += f" ({agreement.before}, where it was cut, is not in the file)"
         if reason and self._evidence.strict:
             reason += ": not accepted in a series (give --base)"
         return _placed(aim, Verdict.OFFSET, index, agreement, proof=proof, reason=reason)
@@ -229,7 +232,7 @@ class _Placing:
         if sides.new == sides.old or not sides.new:
             return []
         places, _ = self._image.places(sides.new, at_start=aim.hunk.new_start <= 1, at_end=aim.at_end)
-        judged = [(index, self._judge.compare(aim.hunk, sides, index)) for index in places]
+        judged = [(index, self._judge.compare_standing(aim.hunk, sides, index)) for index in places]
         agreed = [place for place in judged if place[1].agrees is not False]
         return [place for place in agreed if place[0] == stated] or agreed
 

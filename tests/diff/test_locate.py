@@ -263,17 +263,41 @@ def test_a_broken_base_proves_nothing() -> None:
     assert placed.reason == "scope unproven"
 
 
+def indented(*numbers: int) -> bytes:
+    return b"".join(b"    %d\n" % number for number in numbers)
+
+
+def under(section: bytes) -> bytes:
+    return b"@@ -4,3 +4,3 @@ " + section + b"\n     4\n-    5\n+    five\n     6\n"
+
+
 def test_a_section_that_is_a_statement_says_module_level_only() -> None:
-    hunk = b"@@ -4,3 +4,3 @@ import os\n 4\n-5\n+five\n 6\n"
-    assert only(hunk, b"import os\nimport sys\n" + numbered(*range(1, 8))).verdict is Verdict.OFFSET
-    assert only(hunk, b"def f():\n    pass\n" + numbered(*range(1, 8))).verdict is Verdict.MOVED
+    body = indented(*range(1, 8))
+    assert only(under(b"import os"), b"import os\nimport sys\n" + body).verdict is Verdict.OFFSET
+    assert only(under(b"import os"), b"import os\ndef f():\n" + body).verdict is Verdict.MOVED
 
 
 def test_a_class_that_got_another_base_is_the_same_class() -> None:
-    hunk = b"@@ -4,3 +4,3 @@ class A(B):\n 4\n-5\n+five\n 6\n"
-    content = b"class A(B, C):\n" + numbered(1, 2, 3, 3, 4, 5, 6, 7)
-    assert only(hunk, content).proof is Proof.HEADING
-    assert only(hunk, content.replace(b"class A(", b"class AA(")).verdict is Verdict.MOVED
+    content = b"class A(B, C):\n" + indented(1, 2, 3, 3, 4, 5, 6, 7)
+    assert only(under(b"class A(B):"), content).proof is Proof.HEADING
+    moved = only(under(b"class A(B):"), content.replace(b"    1", b"    pass\nclass AA:\n"))
+    assert (moved.verdict, moved.scope_after) == (Verdict.MOVED, "class AA:")
+
+
+def test_a_section_that_is_nowhere_in_the_file_contradicts_nothing() -> None:
+    placed = only(under(b"class A(B):"), b"class AA:\n" + indented(1, 2, 3, 3, 4, 5, 6, 7))
+    assert (placed.verdict, placed.proof) == (Verdict.OFFSET, Proof.NONE)
+    assert placed.reason == "scope unproven (class A(B):, where it was cut, is not in the file)"
+
+
+def test_a_section_says_nothing_of_a_change_behind_it() -> None:
+    hunk = b"@@ -3,4 +3,4 @@ def f():\n     return\n \n-@old\n+@new\n def h():\n"
+    content = b"def f():\n    return\n\n\ndef g():\n    return\n\n@old\ndef h():\n    pass\n"
+    placed = only(hunk, content)
+    assert (placed.verdict, placed.line) == (Verdict.OFFSET, 6)
+    twice = content + content.replace(b"def g():", b"def k():")
+    assert only(hunk, twice).reason == "ambiguous: fits at lines 6 and 16"
+    assert only(hunk, twice.replace(b"def k", b"def f")).line == 16
 
 
 C_BASE = b"int f(void)\n{\n  a();\n  b();\n  c();\n}\nint g(void)\n{\n  d();\n}\n"
