@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -16,20 +15,10 @@ if TYPE_CHECKING:
 # A row with its line end. Adjacent quoted parts stand for CSV's doubled quotes: the same text, no ambiguity.
 _ROW = re.compile(rb'(?:"[^"]*"|[^"\r\n])*(?:\r\n|\n|\r|\Z)')
 _LINE = re.compile(rb"[^\n]*(?:\n|\Z)")
-_PATH_FIELD = re.compile(rb'"(?:[^"]|"")*"|[^,\r\n]*')
+_QUOTED_FIELD = re.compile(rb'"(?:[^"]|"")*"')
 _SIZE_FIELD = re.compile(r"[0-9]{1,19}")
 _MUST_QUOTE = re.compile(rb'[,"\r\n]')
-_OWN_ROW = ".dist-info/RECORD"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Row:
-    """One row: `raw` are all its bytes, `quoted` the path as written, `end` its line end."""
-
-    raw: bytes
-    quoted: bytes
-    path: str
-    end: bytes
+_OWN_ROW = b".dist-info/RECORD"
 
 
 def rewrite_record(record: bytes, changes: Mapping[PurePosixPath, bytes | None]) -> bytes:
@@ -38,21 +27,22 @@ def rewrite_record(record: bytes, changes: Mapping[PurePosixPath, bytes | None])
     Rows of changed files are computed anew, rows of new files stand before RECORD's own row where that is the last,
     else at the end. Every other byte stays as it is.
     """
-    wanted = {str(path): content for path, content in changes.items() if not str(path).endswith(_OWN_ROW)}
+    wanted = {_encode(path): content for path, content in changes.items()}
     rows = _split_rows(record)
-    end = next((row.end for row in rows if row.end), b"\n")
-    listed = {row.path for row in rows}
+    paths = [_path_of(row) for row in rows]
+    own = bool(paths) and paths[-1].endswith(_OWN_ROW)
+    end = (_line_end(rows[0]) if rows else b"") or b"\n"
+    listed = set(paths)
     added = [
         _render_row(_quote(path), content, end)
         for path, content in sorted(wanted.items())
-        if content is not None and path not in listed
+        if content is not None and path not in listed and not path.endswith(_OWN_ROW)
     ]
-    kept = [_changed_row(row, wanted) for row in rows]
-    if rows and rows[-1].path.endswith(_OWN_ROW):
-        return b"".join((*kept[:-1], *added, kept[-1]))
-    if added and rows and not rows[-1].end and kept[-1]:
+    kept = [_changed_row(row, path, wanted) if path in wanted else row for row, path in zip(rows, paths, strict=True)]
+    if added and not own and rows and kept[-1] and not _line_end(rows[-1]):
         added.insert(0, end)
-    return b"".join((*kept, *added))
+    place = len(kept) - own
+    return b"".join((*kept[:place], *added, *kept[place:]))
 
 
 def record_rows(record: bytes) -> dict[str, tuple[str, int | None]]:
@@ -77,31 +67,49 @@ def recorded_sha256(record: bytes, path: PurePosixPath | str) -> str | None:
 def _table(record: bytes) -> Mapping[str, tuple[str, int | None]]:
     table: dict[str, tuple[str, int | None]] = {}
     for row in _split_rows(record):
-        rest = row.raw[len(row.quoted) : len(row.raw) - len(row.end)].decode("utf-8", "replace")
-        fields = [*rest.split(","), "", ""]
-        table[row.path] = (fields[1].strip(), int(fields[2]) if _SIZE_FIELD.fullmatch(fields[2]) else None)
+        fields = row[len(_path_field(row)) :].decode("utf-8", "replace").rstrip("\r\n").split(",")
+        size = fields[2] if len(fields) > 2 else ""  # noqa: PLR2004 - nothing, digest, size
+        digest = fields[1] if len(fields) > 1 else ""
+        table[_decode(_path_of(row))] = (digest, int(size) if _SIZE_FIELD.fullmatch(size) else None)
     return table
 
 
-def _split_rows(record: bytes) -> list[_Row]:
+def _split_rows(record: bytes) -> list[bytes]:
+    lines = record.splitlines(keepends=True)
+    if not any(line.count(b'"') % 2 for line in lines):  # no line end stands inside of quotes
+        return lines
     rows = []
     position = 0
     while position < len(record):
         match = _ROW.match(record, position) or _LINE.match(record, position)
-        raw = match[0] if match else record[position:]
-        position += len(raw)
-        end = raw[len(raw.rstrip(b"\r\n")) :]
-        field = _PATH_FIELD.match(raw)
-        quoted = field[0] if field else b""
-        rows.append(_Row(raw=raw, quoted=quoted, path=_unquote(quoted), end=end))
+        rows.append(match[0] if match else record[position:])
+        position += len(rows[-1])
     return rows
 
 
-def _changed_row(row: _Row, wanted: Mapping[str, bytes | None]) -> bytes:
-    if not row.path or row.path not in wanted:
-        return row.raw
-    content = wanted[row.path]
-    return b"" if content is None else _render_row(row.quoted, content, row.end)
+def _path_field(row: bytes) -> bytes:
+    """Return the path as it is written, quotes and all."""
+    if row[:1] == b'"' and (match := _QUOTED_FIELD.match(row)):
+        return match[0]
+    return row.partition(b",")[0].rstrip(b"\r\n")
+
+
+def _path_of(row: bytes) -> bytes:
+    """Return the path that a row is about, without quotes and without the `./` that some writers put before it."""
+    path, comma, _ = row.partition(b",")
+    if comma and path[:1] not in b'".':  # nearly every row, and there are thousands
+        return path
+    path = _path_field(row)
+    if path[:1] == b'"' and path[-1:] == b'"' and len(path) > 1:
+        path = path[1:-1].replace(b'""', b'"')
+    return path.removeprefix(b"./")
+
+
+def _changed_row(row: bytes, path: bytes, wanted: Mapping[bytes, bytes | None]) -> bytes:
+    if path.endswith(_OWN_ROW):
+        return row
+    content = wanted[path]
+    return b"" if content is None else _render_row(_path_field(row), content, _line_end(row))
 
 
 def _render_row(quoted: bytes, content: bytes, end: bytes) -> bytes:
@@ -109,13 +117,17 @@ def _render_row(quoted: bytes, content: bytes, end: bytes) -> bytes:
     return b"%b,sha256=%b,%d%b" % (quoted, digest, len(content), end)
 
 
-def _quote(path: str) -> bytes:
-    raw = path.encode("utf-8", "surrogateescape")
-    return b'"%b"' % raw.replace(b'"', b'""') if _MUST_QUOTE.search(raw) else raw
+def _line_end(row: bytes) -> bytes:
+    return row[len(row.rstrip(b"\r\n")) :]
 
 
-def _unquote(field: bytes) -> str:
-    if len(field) > 1 and field.startswith(b'"') and field.endswith(b'"'):
-        field = field[1:-1].replace(b'""', b'"')
-    path = field.decode("utf-8", "surrogateescape")
-    return str(PurePosixPath(path)) if path and ("//" in path or "./" in path) else path
+def _quote(path: bytes) -> bytes:
+    return b'"%b"' % path.replace(b'"', b'""') if _MUST_QUOTE.search(path) else path
+
+
+def _encode(path: PurePosixPath) -> bytes:
+    return str(path).encode("utf-8", "surrogateescape")
+
+
+def _decode(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
