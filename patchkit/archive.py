@@ -83,7 +83,9 @@ class _WheelEntries(Mapping[PurePosixPath, TreeEntry]):
 
 
 def _dist_info(path: Path, names: Mapping[str, ZipInfo]) -> str:
-    found = sorted(name.partition("/")[0] for name in names if name.count("/") == 1 and name.endswith(".dist-info/METADATA"))
+    found = sorted(
+        name.partition("/")[0] for name in names if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
+    )
     if len(found) != 1:
         raise TargetError(f"{path}: not a wheel", why=f"found {len(found)} dist-info directories, expected one")
     return found[0]

@@ -15,7 +15,7 @@ _LARGEST_COMPARED = 4 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
-    """What a comparison with RECORD came to: `compared` files by their hash, of `listed`; `edited` are those that differ.
+    """What a comparison with RECORD came to: `compared` files by their hash, of `listed`; `edited` ones differ.
 
     Files above 4 MiB (compiled extensions) and rows without a hash are listed, not compared.
     """
@@ -32,7 +32,9 @@ def audit_package(tree: TargetTree, entries: Entries) -> Audit | None:
         return None
     rows = record_rows(record.content)
     package = f"{tree.package}/"
-    wanted = sorted(path for path, (digest, size) in rows.items() if path.startswith(package) and _comparable(digest, size))
+    wanted = sorted(
+        path for path, (digest, size) in rows.items() if path.startswith(package) and _comparable(digest, size)
+    )
     edited = tuple(PurePosixPath(path) for path in wanted if not _as_recorded(record.content, path, entries))
     return Audit(listed=len(rows), compared=len(wanted), edited=edited)
 

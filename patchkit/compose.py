@@ -20,7 +20,7 @@ Stored = Callable[[str], bytes]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composition:
-    """A stack to be planned: `kept` stay below untouched, `layers` are rendered. `changed` is False when all is there."""
+    """A stack to be planned: `kept` stay below untouched, `layers` are rendered. Not `changed`: all is there."""
 
     kept: tuple[AppliedLayer, ...]
     layers: tuple[WantedLayer, ...]
@@ -88,9 +88,7 @@ def _rebuilt(
         if layer.number in gone:
             continue
         wanted = replaced.get(layer.number, layer)
-        if undisturbed:
-            layers.append(wanted)
-        elif wanted.artifact is not None or (layer.number in replaced and wanted.base is not None):
+        if undisturbed or wanted.artifact is not None or (layer.number in replaced and wanted.base is not None):
             layers.append(wanted)
         else:
             layers.append(replace(wanted, trusted=False, base=_below(situation, old[:place])))
@@ -178,5 +176,3 @@ def _same(layer: WantedLayer, standing: AppliedLayer) -> bool:
     if layer.origin is Origin.AD_HOC:
         return [key[1:] for key in wanted] == [key[1:] for key in have]
     return wanted == have
-
-

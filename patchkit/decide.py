@@ -30,8 +30,8 @@ class Ground:
     """What a file patch is decided against.
 
     `before` is the tree before the patch, `now` the tree with what earlier files of this patch did (written to), `base`
-    the tree the patch was cut against, when known. `proven` tells of an old path whether its content is known by hash to
-    be what the patch was cut against. `vacated` are the paths that this patch renames or deletes.
+    the tree the patch was cut against, when known. `proven` tells of an old path whether its content is known by hash
+    to be what the patch was cut against. `vacated` are the paths that this patch renames or deletes.
     """
 
     before: Overlay

@@ -11,7 +11,7 @@ _KEPT = ("receipt.json", "pristine", "patches")
 
 
 def archive_state(state: StateDirectory) -> Path:
-    """Move the receipt and all it names to `archive/<n>/`, the receipt first: from then on the tree counts as unpatched.
+    """Move the receipt and all it names to `archive/<n>/`, the receipt first: from then on the tree is unpatched.
 
     Needs the exclusive lock and no pending journal. What an interruption leaves behind is swept by the next writer.
     """
@@ -20,7 +20,7 @@ def archive_state(state: StateDirectory) -> Path:
     place.mkdir()
     for name in _KEPT:
         if os.path.lexists(state.directory / name):
-            os.rename(state.directory / name, place / name)
+            (state.directory / name).rename(place / name)
     for directory in (place, state.archive, state.directory):
         _sync(directory)
     return place

@@ -19,7 +19,7 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *rang
 
 @dataclass(slots=True)
 class Output:
-    """Where a command's words go. `machine` is true with --json: then stdout holds one JSON document and no progress."""
+    """Where a command's words go. `machine` is true with --json: stdout holds one JSON document, no progress."""
 
     machine: bool = False
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
@@ -63,7 +63,13 @@ class Output:
 
     def _painted(self, text: str, style: str, stream: TextIO) -> str:
         text = visible(text)
-        if not style or not text or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        if (
+            not style
+            or not text
+            or os.environ.get("NO_COLOR")
+            or os.environ.get("TERM") == "dumb"
+            or not stream.isatty()
+        ):
             return text
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
 

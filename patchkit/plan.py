@@ -1,6 +1,7 @@
 """From a tree, its layers and a configuration to a plan: a verdict for every hunk and patch, and the edits.
 
-Pure: the tree is read through a mapping, nothing is written, no clock and no environment is asked. Same input, same plan.
+Pure: the tree is read through a mapping, nothing is written, neither clock nor environment is asked: same input, same
+plan.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from patchkit.decision import Decision, Outcome
+from patchkit.applied import applied_layer, explained, kept_decisions, stays
+from patchkit.decision import Decision
 from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
 from patchkit.errors import UnsafePathError
-from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt, TouchedFile
-from patchkit.stack import Rendering, WantedLayer, WantedPatch, render_stack
+from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
+from patchkit.stack import Rendering, WantedLayer, render_stack
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, FileState, Kind, TreeEntry
 
@@ -52,7 +54,7 @@ class Plan:
     take the tree as it is to the tree as it will be. `files` are all files that the stack changes, `pristine` the bytes
     of those that it changes for the first time, `directories` those that patchkit made and `removals` those that it no
     longer needs. `record_sha256` is the digest of the distribution's RECORD afterwards, "" without one. `problems` are
-    refusals that belong to no patch (a syntax error, a stale lock). `warnings` are for people and stand in the JSON too.
+    refusals that belong to no patch (a syntax error, a stale lock). `warnings` are for people and for the JSON.
     `sha256` identifies the plan.
     """
 
@@ -92,7 +94,9 @@ def make_plan(
     `kept` are layers of the receipt that stay as they are below all others: then the new ones go on the tree as it is.
     Without them the whole stack is rendered from pristine.
     """
-    touched_below = frozenset(str(file.path) for file in situation.receipt.files) if kept and situation.receipt else frozenset()
+    touched_below = (
+        frozenset(str(file.path) for file in situation.receipt.files) if kept and situation.receipt else frozenset()
+    )
     start = situation.entries if kept else situation.pristine
     rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
     final = _final_entries(situation, rendering, start)
@@ -103,9 +107,12 @@ def make_plan(
     touched = _touched(situation, final, states)
     plan = Plan(
         tree=situation.tree,
-        layers=(*kept, *(_applied(layer, rendering.decisions) for layer in layers if _stays(layer, rendering.decisions))),
+        layers=(
+            *kept,
+            *(applied_layer(layer, rendering.decisions) for layer in layers if stays(layer, rendering.decisions)),
+        ),
         configuration=configuration,
-        decisions=(*_kept_decisions(kept), *_explained(rendering.decisions, layers, situation.receipt)),
+        decisions=(*kept_decisions(kept), *explained(rendering.decisions, layers, situation.receipt)),
         edits=tuple(_edits(situation, final, states)),
         files=touched,
         pristine=tuple(_new_pristine(situation, touched)),
@@ -120,9 +127,7 @@ def make_plan(
     return replace(plan, sha256=_digest(plan))
 
 
-def _final_entries(
-    situation: Situation, rendering: Rendering, start: Entries
-) -> dict[PurePosixPath, TreeEntry | None]:
+def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -> dict[PurePosixPath, TreeEntry | None]:
     """Return every touched path as it will be: what the layers make of it, or what they start from."""
     final: dict[PurePosixPath, TreeEntry | None] = {}
     if situation.receipt is not None:
@@ -238,74 +243,6 @@ def _removals(situation: Situation, touched: tuple[TouchedFile, ...]) -> tuple[P
     return tuple(sorted((path for path in situation.receipt.directories if path not in kept), reverse=True))
 
 
-def _stays(layer: WantedLayer, decisions: tuple[Decision, ...]) -> bool:
-    """Tell whether a layer leaves something in the tree: one that is wholly upstream leaves no trace."""
-    outcomes = {decision.outcome for decision in decisions if decision.number == layer.number}
-    return not outcomes <= {Outcome.UPSTREAMED, Outcome.NOTHING_HERE, Outcome.RETIRED}
-
-
-def _applied(layer: WantedLayer, decisions: tuple[Decision, ...]) -> AppliedLayer:
-    own = {decision.patch: decision for decision in decisions if decision.number == layer.number}
-    return AppliedLayer(
-        number=layer.number,
-        origin=layer.origin,
-        name=layer.name,
-        patches=tuple(_applied_patch(wanted, own[wanted.name]) for wanted in layer.patches),
-        locked=layer.artifact is not None,
-        applied_at=layer.applied_at,
-    )
-
-
-def _kept_decisions(kept: tuple[AppliedLayer, ...]) -> Iterator[Decision]:
-    for layer in kept:
-        for patch in layer.patches:
-            yield Decision(
-                number=layer.number,
-                layer=layer.name,
-                patch=patch.name,
-                outcome=Outcome.ALREADY_APPLIED if patch.enabled else Outcome.DISABLED,
-                reason=patch.reason,
-                mapping=patch.mapping,
-                files=(),
-            )
-
-
-def _applied_patch(wanted: WantedPatch, decision: Decision) -> AppliedPatch:
-    left_out = decision.outcome in (Outcome.UPSTREAMED, Outcome.NOTHING_HERE)
-    return AppliedPatch(
-        name=wanted.name,
-        sha256=wanted.sha256,
-        mapping=wanted.mapping,
-        paths=wanted.paths,
-        lines=tuple(tuple(placement.line or 0 for placement in file.placements) for file in decision.files),
-        reverse=wanted.reverse,
-        config=wanted.config,
-        enabled=wanted.enabled and not left_out,
-        reason=decision.reason if left_out else wanted.reason,
-    )
-
-
-def _explained(
-    decisions: tuple[Decision, ...], layers: tuple[WantedLayer, ...], receipt: Receipt | None
-) -> tuple[Decision, ...]:
-    """Say `already applied` of what the receipt knows to be in the tree."""
-    if receipt is None:
-        return decisions
-    there = {
-        (layer.number, patch.name): (patch.sha256, patch.reverse)
-        for layer in receipt.layers
-        for patch in layer.patches
-        if patch.enabled
-    }
-    wanted = {(layer.number, patch.name): (patch.sha256, patch.reverse) for layer in layers for patch in layer.patches}
-    explained = []
-    for decision in decisions:
-        key = (decision.number, decision.patch)
-        same = decision.outcome is Outcome.APPLIES and there.get(key) == wanted.get(key)
-        explained.append(replace(decision, outcome=Outcome.ALREADY_APPLIED) if same else decision)
-    return tuple(explained)
-
-
 def _syntax_problems(
     situation: Situation,
     rendering: Rendering,
@@ -341,11 +278,13 @@ def _content(entry: TreeEntry | None) -> bytes:
 
 def _digest(plan: Plan) -> str:
     """Return the digest of what will be done: the stack and every edit, by hash."""
-    edits = [
-        (str(edit.path), _state_key(edit.before), _state_key(edit.after)) for edit in plan.edits
-    ]
+    edits = [(str(edit.path), _state_key(edit.before), _state_key(edit.after)) for edit in plan.edits]
     stack = [
-        (layer.number, layer.name, [(patch.name, patch.sha256, patch.enabled, patch.reverse) for patch in layer.patches])
+        (
+            layer.number,
+            layer.name,
+            [(patch.name, patch.sha256, patch.enabled, patch.reverse) for patch in layer.patches],
+        )
         for layer in plan.layers
     ]
     text = json.dumps([plan.tree.engine, plan.tree.version, stack, plan.configuration, edits], separators=(",", ":"))

@@ -40,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """A tree with its lock held for as long as the session lasts. `recovered` says what recovery did, "" for nothing."""
+    """A tree with its lock held while the session lasts. `recovered` says what recovery did, "" for nothing."""
 
     state: StateDirectory
     situation: Situation
@@ -123,8 +123,12 @@ def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Cond
     if not changed:
         return Condition(standing=Standing.PATCHED, files=(), reason="every touched file is as patchkit left it")
     if _all_pristine(entries, receipt) or _record_replaced(tree, entries, receipt, changed):
-        return Condition(standing=Standing.REPLACED, files=_paths(changed), reason="the files are the distribution's again")
-    return Condition(standing=Standing.DRIFTED, files=_paths(changed), reason=f"{len(changed)} files were changed since")
+        return Condition(
+            standing=Standing.REPLACED, files=_paths(changed), reason="the files are the distribution's again"
+        )
+    return Condition(
+        standing=Standing.DRIFTED, files=_paths(changed), reason=f"{len(changed)} files were changed since"
+    )
 
 
 def _paths(files: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:
@@ -142,9 +146,7 @@ def _all_pristine(entries: Entries, receipt: Receipt) -> bool:
     return all(_same_content(entries.get(file.path), file.pristine) for file in receipt.files)
 
 
-def _record_replaced(
-    tree: TargetTree, entries: Entries, receipt: Receipt, changed: tuple[TouchedFile, ...]
-) -> bool:
+def _record_replaced(tree: TargetTree, entries: Entries, receipt: Receipt, changed: tuple[TouchedFile, ...]) -> bool:
     """Tell whether an installer wrote a RECORD of its own, and other files with it."""
     path = PurePosixPath(tree.distribution, "RECORD")
     if not receipt.record_sha256 or all(file.path == path for file in changed):

@@ -1,4 +1,4 @@
-"""The stack of layers as it shall be, and its rendering from pristine files: every patch decided, every file made once."""
+"""The stack of layers as it shall be, and its rendering: every patch decided in order, every file made once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from patchkit.decide import Finding, Ground, decide_file
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Change, FilePatch, Hunk, Patch, Placement, Proof, Verdict
+from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
-from patchkit.lock import LockedArtifact
 from patchkit.strip import outside_note
 from patchkit.tree import Entries, TreeEntry
 
@@ -96,7 +96,7 @@ def render_stack(
 
 
 def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str], problems: list[str]) -> set[str]:
-    """Return the locked files that came out as the lock says; what did not, though nothing explains it, is a problem."""
+    """Return the locked files that came out as the lock says; one that did not, unexplained, is a problem."""
     if layer.artifact is None:
         return set()
     good = set()
@@ -108,7 +108,9 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
         if made == file.patched:
             good.add(file.path)
         else:
-            problems.append(f"{file.path}: not what series.lock says it becomes; make the lock anew (patchkit series lock)")
+            problems.append(
+                f"{file.path}: not what series.lock says it becomes; make the lock anew (patchkit series lock)"
+            )
     return good
 
 

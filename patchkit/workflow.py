@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from patchkit.bytecode import recompile
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.diff.text import inflate_patch
-from patchkit.bytecode import recompile
 from patchkit.errors import TargetError, TreeChangedError, UsageError
 from patchkit.history import archive_state
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.series import find_series
 from patchkit.session import Session, Standing
-from patchkit.stack import WantedLayer
+from patchkit.stack import WantedLayer, render_stack
 from patchkit.state import StateDirectory
 from patchkit.syntax import check_syntax
 from patchkit.transaction import commit
+from patchkit.tree import TreeEntry
 from patchkit.version import VERSION
 from patchkit.wanted import Terms, ad_hoc_layer, series_layer
 
@@ -28,8 +29,8 @@ from patchkit.wanted import Terms, ad_hoc_layer, series_layer
 class Request:
     """What shall be put on a tree: the shipped series (`shipped` names its directory), the user's, and diffs.
 
-    `patches` are paths with the bytes that were read from them. `check_all_syntax` has every patched Python file checked,
-    not only those with a hunk that was placed with an offset.
+    `patches` are paths with the bytes that were read from them. `check_all_syntax` has every patched Python file
+    checked, not only those with a hunk that was placed with an offset.
     """
 
     shipped: Path | None
@@ -72,9 +73,23 @@ def apply_request(session: Session, request: Request, *, now: str, epoch: int | 
     return Result(plan=plan, changed=True, warnings=warnings)
 
 
-def revert_layers(session: Session, *, patch: str, layer: int | None, now: str, epoch: int | None) -> Result:
-    """Take patches out: everything, one layer by number, or one patch by name. The rest is rendered again, or refused."""
-    check_workable(session)
+def revert_layers(
+    session: Session,
+    *,
+    patch: str,
+    layer: int | None,
+    now: str,
+    epoch: int | None,
+    save_edits: Callable[[bytes], None] | None = None,
+) -> Result:
+    """Take out everything, one layer by number, or one patch by name; the rest is rendered again, or the act refused.
+
+    A tree that drifted is refused unless `save_edits` is given: it gets the edits as a diff before anything is written.
+    """
+    if session.condition.standing is Standing.DRIFTED and save_edits is not None:
+        save_edits(_edits_diff(session))
+    else:
+        check_workable(session)
     if session.condition.standing is Standing.REPLACED:
         raise TreeChangedError(
             "nothing to revert: a reinstall replaced the patched files",
@@ -102,8 +117,28 @@ def check_workable(session: Session) -> None:
         raise TreeChangedError(
             f"{session.situation.tree.root}: {condition.reason} patchkit wrote it",
             why="\n".join(f"changed: {path}" for path in condition.files),
-            hint="`patchkit diff` shows all changes; undo the edits, or `patchkit revert --discard-edits` (it keeps a copy)",
+            hint="undo the edits, or `patchkit revert --save-edits FILE`, which writes them to FILE as a diff first",
         )
+
+
+def _edits_diff(session: Session) -> bytes:
+    """Return what was edited by hand since patchkit wrote the files: from the stack rendered again to what is there."""
+    from patchkit.diff.produce import produce_diff
+
+    situation = session.situation
+    whole = take_layers(situation, frozenset(), _stored(session.state))
+    rendered = dict(render_stack(situation.pristine, whole.layers, pristine=situation.pristine).files)
+    before: dict[PurePosixPath, TreeEntry] = {}
+    after: dict[PurePosixPath, TreeEntry] = {}
+    for path in session.condition.files:
+        was, now = rendered.get(str(path), situation.pristine.get(path)), situation.entries.get(path)
+        if path.name == "RECORD" and str(path.parent) == situation.tree.distribution:
+            continue
+        if was is not None:
+            before[path] = was
+        if now is not None:
+            after[path] = now
+    return produce_diff(before, after)
 
 
 def _wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:

@@ -20,7 +20,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("engine", "specifier", "target", "environment", "held", "checkout", "fetch", "dist", "archive"),
     ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
-    ("strip", "decision", "decide", "wanted", "stack", "plan"),
+    ("strip", "decision", "decide", "wanted", "stack", "applied", "plan"),
     ("state", "journal", "bytecode", "preflight", "staging", "steps", "prepare", "store", "history", "transaction"),
     ("compose", "session", "status", "workflow"),
     ("author", "lint", "port", "abi"),
@@ -44,7 +44,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 }
 
 # From the bytes of a patch to a plan nothing opens a file, reads the environment or knows the clock.
-PURE = ("diff", "config", "overlay", "strip", "decision", "decide", "stack", "plan", "compose")
+PURE = ("diff", "config", "overlay", "strip", "decision", "decide", "stack", "applied", "plan", "compose")
 IMPURE_MODULES = frozenset({"os", "io", "shutil", "tempfile", "subprocess", "socket", "time", "random", "secrets"})
 IMPURE_NAMES = frozenset({("pathlib", "Path"), ("datetime", "datetime")})
 

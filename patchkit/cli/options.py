@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,10 +37,18 @@ class Choice:
 def tree_options(function: _Function) -> _Function:
     """Add --target, --root, --python and --fetch; the function gets them as `choice`."""
 
-    @click.option("--target", default="", metavar="ENGINE[==VERSION]", help="Engine and version: vllm==0.6.3, sglang>=0.5.")
-    @click.option("--root", type=_DIRECTORY, help="The tree: a checkout, an unpacked wheel, a site-packages, any directory.")
-    @click.option("--python", type=click.Path(path_type=Path), metavar="EXE", help="The environment of this interpreter.")
-    @click.option("--fetch", type=click.Path(path_type=Path), metavar="DIR", help="Download the wheel with pip, unpack it there.")
+    @click.option(
+        "--target", default="", metavar="ENGINE[==VERSION]", help="Engine and version: vllm==0.6.3, sglang>=0.5."
+    )
+    @click.option(
+        "--root", type=_DIRECTORY, help="The tree: a checkout, an unpacked wheel, a site-packages, any directory."
+    )
+    @click.option(
+        "--python", type=click.Path(path_type=Path), metavar="EXE", help="The environment of this interpreter."
+    )
+    @click.option(
+        "--fetch", type=click.Path(path_type=Path), metavar="DIR", help="Download the wheel with pip, unpack it there."
+    )
     @wraps(function)
     def with_choice(
         *args: Any, target: str, root: Path | None, python: Path | None, fetch: Path | None, **kwargs: Any
@@ -63,9 +72,15 @@ def json_option(function: _Function) -> _Function:
 def request_options(function: _Function) -> _Function:
     """Add what says which patches, on which terms; the function gets them as `asked`, a dict for `make_request`."""
     options: Sequence[Callable[[_Function], _Function]] = (
-        click.option("--patches", multiple=True, type=_DIRECTORY, help="A directory with a series of your own. Repeatable."),
-        click.option("--patch", multiple=True, type=click.Path(path_type=Path), help="A diff (- for stdin). Repeatable."),
-        click.option("--strip", "-p", type=click.IntRange(0, 99), help="Components to strip; found from the tree without."),
+        click.option(
+            "--patches", multiple=True, type=_DIRECTORY, help="A directory with a series of your own. Repeatable."
+        ),
+        click.option(
+            "--patch", multiple=True, type=click.Path(path_type=Path), help="A diff (- for stdin). Repeatable."
+        ),
+        click.option(
+            "--strip", "-p", type=click.IntRange(0, 99), help="Components to strip; found from the tree without."
+        ),
         click.option("--reverse", "-R", is_flag=True, help="Apply the diff the other way round."),
         click.option("--package-only", is_flag=True, help="Leave out what is not in this tree (tests, docs, csrc)."),
         click.option("--base", type=_DIRECTORY, help="The tree the patch was cut against: proves scopes."),
@@ -82,9 +97,10 @@ def request_options(function: _Function) -> _Function:
         asked = {name: kwargs.pop(name) for name in (*names, "check_syntax")}
         return function(*args, asked=asked, **kwargs)
 
+    decorated: _Function = with_request
     for option in reversed(options):
-        with_request = option(with_request)
-    return with_request
+        decorated = option(decorated)
+    return decorated
 
 
 def select_tree(choice: Choice, output: Output, asked: dict[str, Any] | None = None) -> TargetTree:
@@ -101,7 +117,9 @@ def select_tree(choice: Choice, output: Output, asked: dict[str, Any] | None = N
         return resolve_target(spec)
     if choice.root is None:
         raise UsageError(
-            "no tree named", why="give --target ENGINE==VERSION, or --root DIR", hint="`patchkit targets` lists what is here"
+            "no tree named",
+            why="give --target ENGINE==VERSION, or --root DIR",
+            hint="`patchkit targets` lists what is here",
         )
     found = find_targets(root=choice.root)
     if len(found) == 1:
@@ -118,7 +136,7 @@ def select_tree(choice: Choice, output: Output, asked: dict[str, Any] | None = N
     raise TargetError(f"several engines in {choice.root}", why=f"found {names}", hint="say which with --target ENGINE")
 
 
-def make_request(asked: dict[str, Any], tree: TargetTree) -> Request:
+def make_request(asked: dict[str, Any]) -> Request:
     """Read the files that the options name. Without --patch and --patches the shipped series is meant."""
     from patchkit.config.dotconfig import merge, parse_dotconfig, parse_setting
     from patchkit.resources import patches_directory
@@ -168,7 +186,7 @@ def timestamp(epoch: int | None) -> str:
 
 def _read_patch(path: Path) -> tuple[Path, bytes]:
     if str(path) == "-":
-        return Path("stdin"), click.get_binary_stream("stdin").read()
+        return Path("stdin"), sys.stdin.buffer.read()
     try:
         return path, path.read_bytes()
     except OSError as error:

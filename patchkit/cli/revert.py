@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import click
 
 from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
@@ -15,9 +18,15 @@ from patchkit.workflow import revert_layers
 @click.command("revert", short_help="Take out everything, a layer, or a patch.")
 @click.argument("patch", default="")
 @click.option("--layer", type=click.IntRange(1), metavar="N", help="Take out this layer; `status` numbers them.")
+@click.option(
+    "--save-edits",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Revert although files were edited by hand since; the edits are written to FILE as a diff first.",
+)
 @tree_options
 @json_option
-def command(*, patch: str, layer: int | None, choice: Choice, output: Output) -> int:
+def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: Choice, output: Output) -> int:
     """Take out everything, the layer --layer N, or the patch PATCH. The bytes are as before.
 
     What lies above a layer that is taken out is rendered again without it, or the revert is refused and names the
@@ -34,7 +43,8 @@ def command(*, patch: str, layer: int | None, choice: Choice, output: Output) ->
     tree = select_tree(choice, output)
     epoch = source_date_epoch()
     with open_session(tree, write=True, say=output.note) as session:
-        result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch)
+        saver = None if save_edits is None else partial(_save, save_edits)
+        result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch, save_edits=saver)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
     if output.machine:
         output.document({**plan_document(result.plan, status=status), "changed": result.changed})
@@ -50,3 +60,14 @@ def command(*, patch: str, layer: int | None, choice: Choice, output: Output) ->
     else:
         output.line("nothing to do: the tree is not patched", style="good")
     return status
+
+
+def _save(path: Path, diff: bytes) -> None:
+    """Write the edits to a file that is not there yet."""
+    try:
+        with path.open("xb") as stream:
+            stream.write(diff)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written", why=str(error.strerror), hint="name a file that is not there"
+        ) from error

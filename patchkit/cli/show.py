@@ -27,7 +27,11 @@ _STYLE = {
 
 def tree_words(tree: TargetTree) -> str:
     """Name a tree in one line."""
-    name = "tree" if tree.engine == "tree" else f"{tree.engine} {tree.version or '(unknown version)'} ({tree.layout.value})"
+    name = (
+        "tree"
+        if tree.engine == "tree"
+        else f"{tree.engine} {tree.version or '(unknown version)'} ({tree.layout.value})"
+    )
     return f"{name} in {tree.root}"
 
 
@@ -98,8 +102,8 @@ def _hunk_words(file: FileDecision, placement: Placement) -> str:
     number = next(place for place, one in enumerate(file.placements, 1) if one is placement)
     hunk = placement.hunk
     verdict = f"offset {placement.offset:+d}" if placement.verdict is Verdict.OFFSET else placement.verdict.value
-    reason = placement.reason.replace("\n", "\n        ")
-    return f"hunk {number} (line {hunk.old_start}, patch line {hunk.line_number}): {verdict}{f': {reason}' if reason else ''}"
+    reason = f": {placement.reason}".replace("\n", "\n        ") if placement.reason else ""
+    return f"hunk {number} (line {hunk.old_start}, patch line {hunk.line_number}): {verdict}{reason}"
 
 
 def plan_document(plan: Plan, *, status: int) -> dict[str, object]:

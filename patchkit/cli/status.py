@@ -31,8 +31,8 @@ _STATUS = {
 def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, output: Output) -> int:
     """Say whether a tree is as installed, patched (layers, when, configuration), drifted, or replaced by a reinstall.
 
-    With --require-applied, for image builds and start scripts: exit 0 only when the wanted stack (the shipped series, or
-    what --patches and --patch name) is wholly in the tree.
+    With --require-applied, for image builds and start scripts: exit 0 only when the wanted stack (the shipped series,
+    or what --patches and --patch name) is wholly in the tree.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
     with open_session(tree, write=False, say=output.note) as session:
         audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
         status = _STATUS[session.condition.standing]
-        if require_applied and status is ExitStatus.DONE and not is_wholly_there(session, make_request(asked, tree)):
+        if require_applied and status is ExitStatus.DONE and not is_wholly_there(session, make_request(asked)):
             status = ExitStatus.REFUSED
         _show(session, audit, status, output, require_applied=require_applied)
     return status

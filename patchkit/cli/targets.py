@@ -18,7 +18,9 @@ from patchkit.target import TargetTree, find_targets
 
 @click.command("targets", short_help="Engines found here.")
 @click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Look in this tree.")
-@click.option("--python", type=click.Path(path_type=Path), metavar="EXE", help="Look in this interpreter's environment.")
+@click.option(
+    "--python", type=click.Path(path_type=Path), metavar="EXE", help="Look in this interpreter's environment."
+)
 @json_option
 def command(*, root: Path | None, python: Path | None, output: Output) -> int:
     """List the engines of an environment or a tree: version, layout, the series that fits, patched or not.

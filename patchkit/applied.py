@@ -1,0 +1,80 @@
+"""What a rendering leaves in the receipt, and what the receipt explains of a rendering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from patchkit.decision import Decision, Outcome
+from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt
+from patchkit.stack import WantedLayer, WantedPatch
+
+
+def stays(layer: WantedLayer, decisions: tuple[Decision, ...]) -> bool:
+    """Tell whether a layer leaves something in the tree: one that is wholly upstream leaves no trace."""
+    outcomes = {decision.outcome for decision in decisions if decision.number == layer.number}
+    return not outcomes <= {Outcome.UPSTREAMED, Outcome.NOTHING_HERE, Outcome.RETIRED}
+
+
+def applied_layer(layer: WantedLayer, decisions: tuple[Decision, ...]) -> AppliedLayer:
+    """Return a layer as the receipt keeps it: with the lines at which its hunks were placed."""
+    own = {decision.patch: decision for decision in decisions if decision.number == layer.number}
+    return AppliedLayer(
+        number=layer.number,
+        origin=layer.origin,
+        name=layer.name,
+        patches=tuple(_applied_patch(wanted, own[wanted.name]) for wanted in layer.patches),
+        locked=layer.artifact is not None,
+        applied_at=layer.applied_at,
+    )
+
+
+def kept_decisions(kept: tuple[AppliedLayer, ...]) -> Iterator[Decision]:
+    """Yield what is said of layers that stay as they are."""
+    for layer in kept:
+        for patch in layer.patches:
+            yield Decision(
+                number=layer.number,
+                layer=layer.name,
+                patch=patch.name,
+                outcome=Outcome.ALREADY_APPLIED if patch.enabled else Outcome.DISABLED,
+                reason=patch.reason,
+                mapping=patch.mapping,
+                files=(),
+            )
+
+
+def _applied_patch(wanted: WantedPatch, decision: Decision) -> AppliedPatch:
+    left_out = decision.outcome in (Outcome.UPSTREAMED, Outcome.NOTHING_HERE)
+    return AppliedPatch(
+        name=wanted.name,
+        sha256=wanted.sha256,
+        mapping=wanted.mapping,
+        paths=wanted.paths,
+        lines=tuple(tuple(placement.line or 0 for placement in file.placements) for file in decision.files),
+        reverse=wanted.reverse,
+        config=wanted.config,
+        enabled=wanted.enabled and not left_out,
+        reason=decision.reason if left_out else wanted.reason,
+    )
+
+
+def explained(
+    decisions: tuple[Decision, ...], layers: tuple[WantedLayer, ...], receipt: Receipt | None
+) -> tuple[Decision, ...]:
+    """Say `already applied` of what the receipt knows to be in the tree."""
+    if receipt is None:
+        return decisions
+    there = {
+        (layer.number, patch.name): (patch.sha256, patch.reverse)
+        for layer in receipt.layers
+        for patch in layer.patches
+        if patch.enabled
+    }
+    wanted = {(layer.number, patch.name): (patch.sha256, patch.reverse) for layer in layers for patch in layer.patches}
+    explained = []
+    for decision in decisions:
+        key = (decision.number, decision.patch)
+        same = decision.outcome is Outcome.APPLIES and there.get(key) == wanted.get(key)
+        explained.append(replace(decision, outcome=Outcome.ALREADY_APPLIED) if same else decision)
+    return tuple(explained)
