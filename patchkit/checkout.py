@@ -32,7 +32,7 @@ _RELEASE = re.compile(
 _NO_RELEASE = re.compile(r"[0.]+(?:\.dev.*|\+.*)?")  # what setuptools-scm writes when it knows nothing
 _MAPPING = re.compile(r"^MAPPING\b[^=\n]*=[ \t]*(\{[^\n]*\})", re.MULTILINE)
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_MOST_PTH_FILES = 500
+_MOST_FILES = 500
 _PACKED_REFS = 1 << 24
 
 
@@ -55,6 +55,13 @@ def root_of_package(directory: Path, engine: Engine) -> tuple[Path, PurePosixPat
         if directory.parts[-len(package.parts) :] == package.parts and (root / ".git").exists():
             return root, package
     return directory.parent, PurePosixPath(directory.name)
+
+
+def roots_below(directory: Path, engine: Engine) -> list[Path]:
+    """Return directories a little below one that is no root, which the user may have meant."""
+    sites = [site for place in ("", "lib/python3*/") for site in directory.glob(f"{place}*-packages")]
+    below = [directory / name for name in sorted(directory_names(directory))[:_MOST_FILES]]
+    return [*sites, *(root for root in below if any(is_package(root / package) for package in engine.packages))]
 
 
 def editable_package(distribution: Distribution, engine: Engine) -> tuple[Path, str] | None:
@@ -109,7 +116,7 @@ def _editable_checkouts(distribution: Distribution, engine: Engine) -> Iterator[
             package = _mapped_packages(read_small(site / name) or "").get(engine.package)
             if package is not None:
                 yield name, package.parent
-    for name in [name for name in names if name.endswith(".pth")][:_MOST_PTH_FILES]:
+    for name in [name for name in names if name.endswith(".pth")][:_MOST_FILES]:
         for line in (read_small(site / name) or "").splitlines():
             if line.strip() and not line.startswith(("#", "import ", "import\t")) and "\0" not in line:
                 yield name, site / line.rstrip()

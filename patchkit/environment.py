@@ -24,6 +24,7 @@ SITE_NAMES = ("site-packages", "dist-packages")
 _SMALL = 1 << 18
 _ASK_SECONDS = 60.0
 _PYTHON_DIRECTORY = re.compile(r"(?:python|pypy)(3\.[0-9]+)t?")
+_PLAIN = re.compile(r"[0-9A-Za-z.+!_ -]{1,100}")
 # Runs in the other interpreter, with -I: nothing of the user's is imported. Python 3.6 understands it.
 _QUESTION = """
 import json, site, sys, sysconfig
@@ -92,7 +93,7 @@ def interpreter_environment(python: Path) -> Environment:
     asked = run_child([str(executable), "-I", "-c", _QUESTION], timeout=_ASK_SECONDS)
     answer = require_success(asked, hint="--python takes a Python 3 interpreter").stdout
     try:
-        told = json.loads(answer)
+        told = json.loads(answer.strip().rpartition(b"\n")[2])  # a sitecustomize may have talked before
         paths, version = [str(path) for path in told["paths"]], str(told["version"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TargetError(
@@ -209,17 +210,22 @@ def _read_distribution(site: Path, name: str, *, kind: str, project: str, versio
     headers = read_headers(directory / file)
     if headers is None and kind == "egg-info":
         headers = read_headers(directory)
-    stated = (headers or {}).get("version", "")
+    stated = _plain((headers or {}).get("version", ""))
     return Distribution(
         name=project,
-        version=stated or (version if kind == "dist-info" else version.partition("-py")[0]),
+        version=stated or _plain(version if kind == "dist-info" else version.partition("-py")[0]),
         directory=name if kind == "dist-info" else "",
         site=site,
-        installer=(read_small(directory / "INSTALLER") or "").strip().lower(),
+        installer=_plain((read_small(directory / "INSTALLER") or "").strip().lower()),
         editable=_direct_url(directory),
         damaged=not stated,
         evidence=f"{name}/{file}" if stated else f"the name of {name} (its {file} says no version)",
     )
+
+
+def _plain(text: str) -> str:
+    """Return a word that may be shown on a terminal and compared, "" for anything else."""
+    return text if _PLAIN.fullmatch(text) else ""
 
 
 def _direct_url(directory: Path) -> Path | None:

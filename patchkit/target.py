@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from patchkit.checkout import editable_package, is_package, is_project, root_of_package, source_version
+from patchkit.checkout import editable_package, is_package, is_project, root_of_package, roots_below, source_version
 from patchkit.engine import ENGINES, Engine, find_engine
 from patchkit.environment import (
     SITE_NAMES,
@@ -194,8 +194,6 @@ def _find_in(engine: Engine, search: _Search, site: Path) -> Iterator[TargetTree
         root, package = root_of_package(site, engine)
         above = replace(search, sites=(root,), notes=(f"{site} is the package itself: its root is {root}",))
         yield from _find(engine, above).trees or (f"{root / package} is not a package of {engine.name}",)
-    elif search.explicit and is_package(site / engine.package / engine.package):
-        yield f"{site / engine.package} is a checkout: `--root {site / engine.package}`"
 
 
 def _distributions(engine: Engine, site: Path) -> tuple[tuple[Distribution, ...], tuple[str, ...]]:
@@ -322,7 +320,10 @@ def _none_found(engine: Engine, search: _Search, problems: tuple[str, ...]) -> T
     lines = [f"looked in {', '.join(map(str, search.sites)) or 'no directory at all'}", *problems]
     if others:
         lines.append(f"found there: {', '.join(others)}")
+    below = roots_below(search.sites[0], engine) if search.explicit else []
     hint = "--root DIR (a checkout, a site-packages, an unpacked wheel), --python EXE or --fetch DIR says where it is"
+    if below:
+        hint = "did you mean\n" + "\n".join(f"--target {engine.name} --root {_quoted(root)}" for root in below)
     return TargetError(f"no {engine.name} found", why="\n".join(f"  {line}" for line in lines), hint=hint)
 
 

@@ -60,7 +60,10 @@ Entries = Mapping[PurePosixPath, TreeEntry]
 
 
 def open_entries(root: Path) -> Entries:
-    """Return the tree below `root` as a mapping, read when asked and never cached but for its directories."""
+    """Return the tree below `root` as a mapping, read when asked and never cached but for its directories.
+
+    One thread at a time; open it anew after directories were replaced.
+    """
     return _DiskEntries(root)
 
 

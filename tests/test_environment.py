@@ -99,11 +99,17 @@ def damage_loop(directory: Path) -> None:
     (directory / "METADATA").symlink_to("METADATA")
 
 
+def damage_escape(directory: Path) -> None:
+    (directory / "METADATA").write_text("Name: vllm\nVersion: 9\x1b[31m\n")
+
+
 def damage_binary(directory: Path) -> None:
     (directory / "METADATA").write_bytes(bytes(range(256)) * 4000)
 
 
-@pytest.mark.parametrize("damage", [damage_none, damage_fifo, damage_directory, damage_loop, damage_binary])
+@pytest.mark.parametrize(
+    "damage", [damage_none, damage_fifo, damage_directory, damage_loop, damage_escape, damage_binary]
+)
 def test_unreadable_metadata_is_damage_and_never_a_traceback(site: Path, damage: Callable[[Path], None]) -> None:
     directory = install(site, "vllm", "0.6.3")
     (directory / "METADATA").unlink()
@@ -261,6 +267,13 @@ def script(path: Path, text: str) -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path
+
+
+def test_what_an_interpreter_says_before_its_answer_is_skipped(tmp_path: Path) -> None:
+    noisy = script(tmp_path / "noisy", f'echo hello; exec {sys.executable} "$@"')
+    environment = interpreter_environment(noisy)
+    assert environment.python == noisy
+    assert Path(sysconfig.get_path("purelib")).resolve() in environment.sites
 
 
 def test_program_that_is_no_interpreter_is_named(tmp_path: Path) -> None:

@@ -273,10 +273,17 @@ def test_package_that_is_a_symlink_is_refused_with_the_way_out(site: Path, tmp_p
     assert str(real) in said
 
 
-def test_checkout_below_the_root_is_not_taken_for_the_package(tmp_path: Path) -> None:
+def test_checkout_below_the_root_is_not_taken_for_the_package_but_named(tmp_path: Path) -> None:
     add_package(tmp_path / "vllm")
     (tmp_path / "vllm" / "pyproject.toml").touch()
-    assert f"--root {tmp_path / 'vllm'}" in refusal("vllm", tmp_path)
+    assert f"--target vllm --root {tmp_path / 'vllm'}" in refusal("vllm", tmp_path)
+
+
+@pytest.mark.parametrize("above", ["..", "../../.."], ids=["library", "prefix"])
+def test_site_packages_below_the_root_are_named(site: Path, environment: Path, above: str) -> None:
+    install(site, "0.6.3")
+    (environment / "pyvenv.cfg").unlink()
+    assert f"--target vllm --root {site}" in refusal("vllm", site / above)
 
 
 def test_plain_tree_is_any_directory(tmp_path: Path) -> None:
