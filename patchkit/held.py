@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +142,12 @@ class Directories:
             if now is None or (now.st_ino, now.st_dev) != (then.st_ino, then.st_dev):
                 return path
         return None
+
+
+def parents(path: str) -> Iterator[str]:
+    """Yield the directories above a path, the nearest first, without the root."""
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def see(directory: int, name: str) -> Seen | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from patchkit.bytecode import CACHE, find_bytecode
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
-from patchkit.held import Directories, Seen
+from patchkit.held import Directories, Seen, parents
 from patchkit.receipt import Receipt, parse_path
 from patchkit.tree import Kind
 
@@ -232,7 +232,7 @@ class _Inspector:
         """
         created = {str(file.path) for file in stored.files if file.pristine is None} if stored is not None else set()
         as_git = {_above(path) for path in self._gone if path not in created}
-        busy = {parent for path in self._placed for parent in _parents(path)}
+        busy = {parent for path in self._placed for parent in parents(path)}
         leaving = self._gone.union(bytecode)
         emptied: list[Folder] = []
         waiting = (as_git | ours) - busy
@@ -297,11 +297,6 @@ def _plain(edit: FileEdit) -> FileEdit:
 
 def _above(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := _above(path):
-        yield path
 
 
 def _mount_points(root: Path) -> tuple[str, ...]:

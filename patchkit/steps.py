@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from patchkit.errors import TreeChangedError, UnsafePathError
-from patchkit.held import Directories, Seen, see
+from patchkit.held import Directories, Seen, parents, see
 from patchkit.journal import Act, Step
 from patchkit.staging import is_same, keep_entry
 from patchkit.tree import FileState, Kind
@@ -89,18 +89,10 @@ def undo_step(site: Site, step: Step) -> None:
 
 def left_to_do(site: Site, steps: Sequence[Step]) -> list[Step]:
     """Return the steps that are not done yet; raise one error that names all files that somebody else changed."""
-    gone = {step.path for step in steps if step.act is Act.REMOVE}
+    own = {step.path for step in steps if step.act in _FILES}
     left, foreign = [], []
     for step in steps:
-        if step.act not in _FILES:
-            left.append(step)
-            continue
-        try:
-            standing = _standing(site, step)
-        except UnsafePathError:
-            if not any(step.path.startswith(f"{path}/") for path in gone):
-                raise
-            standing = _Standing.OLD  # a link that is to give way to a directory
+        standing = _standing(site, step, own) if step.act in _FILES else _Standing.OLD
         if standing is _Standing.FOREIGN:
             foreign.append(step.path)
         elif standing is _Standing.OLD:
@@ -176,8 +168,14 @@ def _unmake(site: Site, path: str) -> None:
             raise
 
 
-def _standing(site: Site, step: Step) -> _Standing:
-    seen = site.directories.see(step.path)
+def _standing(site: Site, step: Step, own: Container[str] = ()) -> _Standing:
+    """Compare. Below a link that is one of our `own` paths, and gives way to a directory or took its place, is nothing."""
+    try:
+        seen = site.directories.see(step.path)
+    except UnsafePathError:
+        if not any(parent in own for parent in parents(step.path)):
+            raise
+        seen = None
     if seen is None or seen.kind is Kind.DIRECTORY:
         if step.after is None:
             return _Standing.NEW

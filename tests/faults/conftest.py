@@ -14,7 +14,6 @@ import pytest
 from patchkit import durable
 
 _Item = TypeVar("_Item")
-ALL = os.environ.get("PATCHKIT_FAULTS") == "all"
 
 
 @pytest.fixture
@@ -35,10 +34,13 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Sample:
-    """A fixed choice of points: the same in every run, all of them (or `most`) with PATCHKIT_FAULTS=all."""
+    """A fixed choice of points, the same in every run; or all of them (`most` of them where that would be days)."""
+
+    def __init__(self, *, every: bool) -> None:
+        self._every = every
 
     def __call__(self, items: Sequence[_Item], count: int, *, most: int | None = None) -> list[_Item]:
-        count = (most or len(items)) if ALL else count
+        count = (most or len(items)) if self._every else count
         if len(items) <= count:
             return list(items)
         chosen = random.Random(len(items)).sample(range(len(items)), count)  # noqa: S311 -- no secret
@@ -46,5 +48,14 @@ class Sample:
 
 
 @pytest.fixture
-def sample() -> Sample:
-    return Sample()
+def sample(request: pytest.FixtureRequest) -> Sample:
+    return Sample(every=request.param == "all")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Try a sample as a rule; everything (many minutes) with PATCHKIT_FAULTS=all or `-m faults`."""
+    if "sample" not in metafunc.fixturenames:
+        return
+    every = os.environ.get("PATCHKIT_FAULTS") == "all" or metafunc.config.option.markexpr == "faults"
+    choice = pytest.param("all", marks=pytest.mark.faults) if every else pytest.param("some")
+    metafunc.parametrize("sample", [choice], indirect=True)

@@ -7,14 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.faults.conftest import Sample
-from tests.faults.scene import ENGINE, Scene, snapshot
-from tests.faults.tracer import CLEAN, Point, inject, record_points, require_strace, traced
 
 from patchkit import durable
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError
 from patchkit.state import open_state
 from patchkit.transaction import pending, recover
+from tests.faults.conftest import Sample
+from tests.faults.scene import ENGINE, Scene, snapshot
+from tests.faults.tracer import CLEAN, Point, inject, record_points, require_strace, traced
 
 REFUSED, PENDING = 1, 5
 SCENES = pytest.mark.parametrize("name", ["apply", "revert"])
@@ -25,7 +25,7 @@ def _traceable() -> None:
     require_strace()
 
 
-def _action(scene: Scene, root: Path, *, threads: int = 1):
+def acting(scene: Scene, root: Path, *, threads: int = 1):
     def act() -> int:
         durable.THREADS = threads
         try:
@@ -39,9 +39,9 @@ def _action(scene: Scene, root: Path, *, threads: int = 1):
     return act
 
 
-def _points(scene: Scene, root: Path) -> list[Point]:
+def points_of(scene: Scene, root: Path) -> list[Point]:
     scene.prepare(root)
-    return record_points(_action(scene, root), root.parent / "calls")
+    return record_points(acting(scene, root), root.parent / "calls")
 
 
 @SCENES
@@ -49,15 +49,15 @@ def test_killed_at_a_call_the_tree_is_whole_after_the_next_writer(
     name: str, scratch: Path, sample: Sample, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene, root = Scene(name), scratch / "tree"
-    points = _points(scene, root)
+    points = points_of(scene, root)
     assert len(points) > 300  # noqa: PLR2004
     chosen = sample(points, 22)
     ended: Counter[str] = Counter()
     for point in chosen:
         scene.prepare(root)
-        assert traced(_action(scene, root), *inject(point, "signal=KILL")) == -signal.SIGKILL, point
+        assert traced(acting(scene, root), *inject(point, "signal=KILL")) == -signal.SIGKILL, point
         ended[scene.check_whole(root)] += 1
-    _tell(capsys, f"{name}: killed at {len(chosen)} of {len(points)} calls, 0 half, {dict(ended)}")
+    tell(capsys, f"{name}: killed at {len(chosen)} of {len(points)} calls, 0 half, {dict(ended)}")
 
 
 @SCENES
@@ -66,18 +66,18 @@ def test_call_that_fails_ends_in_an_answer_and_a_whole_tree(
     name: str, error: str, scratch: Path, sample: Sample, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene, root = Scene(name), scratch / "tree"
-    points = _points(scene, root)
+    points = points_of(scene, root)
     chosen = sample(points, 8)
     ended: Counter[int] = Counter()
     for point in chosen:
         scene.prepare(root)
-        status = traced(_action(scene, root), *inject(point, f"error={error}"))
+        status = traced(acting(scene, root), *inject(point, f"error={error}"))
         assert status in (CLEAN, REFUSED, PENDING), point
         if status != PENDING:
             assert snapshot(root) == (scene.start if status == REFUSED else scene.goal), point
         ended[status] += 1
         scene.check_whole(root)
-    _tell(capsys, f"{name}: {error} at {len(chosen)} of {len(points)} calls, 0 half, statuses {dict(ended)}")
+    tell(capsys, f"{name}: {error} at {len(chosen)} of {len(points)} calls, 0 half, statuses {dict(ended)}")
 
 
 @SCENES
@@ -86,18 +86,18 @@ def test_calls_that_fail_from_some_point_on_leave_a_tree_that_can_be_finished(
 ) -> None:
     """A full disk and a dying one: taking back fails as well."""
     scene, root = Scene(name), scratch / "tree"
-    points = _points(scene, root)
+    points = points_of(scene, root)
     chosen = [(point, error) for point in sample(points, 8) for error in ("ENOSPC", "EIO")]
     ended: Counter[int] = Counter()
     for point, error in chosen:
         scene.prepare(root)
-        status = traced(_action(scene, root), *inject(point, f"error={error}", onwards=True))
+        status = traced(acting(scene, root), *inject(point, f"error={error}", onwards=True))
         assert status in (CLEAN, REFUSED, PENDING), point
         if status == REFUSED:
             assert snapshot(root) == scene.start, point
         ended[status] += 1
         scene.check_whole(root)
-    _tell(capsys, f"{name}: failing from {len(chosen)} points on, 0 half, statuses {dict(ended)}")
+    tell(capsys, f"{name}: failing from {len(chosen)} points on, 0 half, statuses {dict(ended)}")
 
 
 @SCENES
@@ -105,27 +105,27 @@ def test_killed_while_recovering_the_tree_is_whole_after_the_next_writer(
     name: str, scratch: Path, sample: Sample, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene, root = Scene(name), scratch / "tree"
-    renames = [point for point in _points(scene, root) if point.call in ("rename", "renameat", "linkat", "unlinkat")]
+    renames = [point for point in points_of(scene, root) if point.call in ("rename", "renameat", "linkat", "unlinkat")]
     tried = 0
     for point in sample(renames[len(renames) // 2 :], 2, most=8):
         recovery = _recovery_points(scene, root, point)
         for second in sample(recovery, 8):
-            _interrupt(scene, root, point)
-            assert traced(_recovering(root), *inject(second, "signal=KILL")) == -signal.SIGKILL, (point, second)
+            interrupt(scene, root, point)
+            assert traced(recovering(root), *inject(second, "signal=KILL")) == -signal.SIGKILL, (point, second)
             scene.check_whole(root)
             tried += 1
-    _tell(capsys, f"{name}: recovery killed at {tried} calls, 0 half")
+    tell(capsys, f"{name}: recovery killed at {tried} calls, 0 half")
 
 
 @SCENES
 def test_recovery_that_fails_can_be_repeated(name: str, scratch: Path, sample: Sample) -> None:
     scene, root = Scene(name), scratch / "tree"
-    points = [point for point in _points(scene, root) if point.call in ("rename", "renameat", "linkat", "unlinkat")]
+    points = [point for point in points_of(scene, root) if point.call in ("rename", "renameat", "linkat", "unlinkat")]
     for point in sample(points[len(points) // 2 :], 2, most=3):
         recovery = _recovery_points(scene, root, point)
         for second in sample(recovery, 4):
-            _interrupt(scene, root, point)
-            assert traced(_recovering(root), *inject(second, "error=EIO")) in (CLEAN, REFUSED, PENDING), second
+            interrupt(scene, root, point)
+            assert traced(recovering(root), *inject(second, "error=EIO")) in (CLEAN, REFUSED, PENDING), second
             scene.check_whole(root)
 
 
@@ -134,21 +134,21 @@ def test_killed_while_threads_sync_the_tree_is_whole(name: str, scratch: Path) -
     scene, root = Scene(name), scratch / "tree"
     for number in (1, 2, 3):
         scene.prepare(root)
-        action = _action(scene, root, threads=4)
+        action = acting(scene, root, threads=4)
         assert traced(action, *inject(Point(call="fsync", number=number), "signal=KILL")) == -signal.SIGKILL
         assert scene.check_whole(root) in ("start", "goal")
 
 
 def test_interrupted_transaction_is_seen_by_readers(scratch: Path) -> None:
     scene, root = Scene("apply"), scratch / "tree"
-    _interrupt(scene, root, _middle(_points(scene, root)))
+    interrupt(scene, root, middle(points_of(scene, root)))
     with open_state(root, ENGINE, write=False) as state:
         assert pending(state)
 
 
 def test_file_edited_after_the_crash_is_named_and_nothing_is_lost(scratch: Path) -> None:
     scene, root = Scene("apply"), scratch / "tree"
-    _interrupt(scene, root, _middle(_points(scene, root)))
+    interrupt(scene, root, middle(points_of(scene, root)))
     edited = root / "pkg/part2/m2.py"
     edited.write_bytes(b"mine\n")
     half = snapshot(root)
@@ -161,22 +161,22 @@ def test_file_edited_after_the_crash_is_named_and_nothing_is_lost(scratch: Path)
 
 def test_interrupted_transaction_must_be_finished_before_the_next(scratch: Path) -> None:
     scene, root = Scene("apply"), scratch / "tree"
-    _interrupt(scene, root, _middle(_points(scene, root)))
+    interrupt(scene, root, middle(points_of(scene, root)))
     with open_state(root, ENGINE, write=True) as state, pytest.raises(TreeChangedError, match="interrupted"):
         scene.run(state)
 
 
-def _middle(points: list[Point]) -> Point:
+def middle(points: list[Point]) -> Point:
     renames = [point for point in points if point.call in ("rename", "renameat")]
     return renames[len(renames) // 2]
 
 
-def _interrupt(scene: Scene, root: Path, point: Point) -> None:
+def interrupt(scene: Scene, root: Path, point: Point) -> None:
     scene.prepare(root)
-    assert traced(_action(scene, root), *inject(point, "signal=KILL")) == -signal.SIGKILL
+    assert traced(acting(scene, root), *inject(point, "signal=KILL")) == -signal.SIGKILL
 
 
-def _recovering(root: Path):
+def recovering(root: Path):
     def act() -> int:
         durable.THREADS = 1
         try:
@@ -190,10 +190,10 @@ def _recovering(root: Path):
 
 
 def _recovery_points(scene: Scene, root: Path, point: Point) -> list[Point]:
-    _interrupt(scene, root, point)
-    return record_points(_recovering(root), root.parent / "calls")
+    interrupt(scene, root, point)
+    return record_points(recovering(root), root.parent / "calls")
 
 
-def _tell(capsys: pytest.CaptureFixture[str], sentence: str) -> None:
+def tell(capsys: pytest.CaptureFixture[str], sentence: str) -> None:
     with capsys.disabled():
         print(f"\n  {sentence}", end="")  # noqa: T201 -- how many points were tried is part of the result
