@@ -18,12 +18,15 @@ _COPY_BIT = 0x80
 _VARINT_MAX_SHIFT = 63
 
 
-def read_binary(text: PatchText, index: int) -> tuple[BinaryPatch, int]:
-    """Read the hunks behind the marker line at `index`; also return the index behind them."""
-    forward, index = _read_side(text, index + 1, room=MAX_BINARY)
+def read_binary(text: PatchText, index: int, *, room: int) -> tuple[BinaryPatch, int]:
+    """Read the hunks behind the marker line at `index`; also return the index behind them.
+
+    `room` is how many bytes they may inflate to: what the binary hunks before left of MAX_BINARY.
+    """
+    forward, index = _read_side(text, index + 1, room=room)
     if forward is None:
         raise text.error(index, "binary patch without data", why="expected `literal SIZE` or `delta SIZE`")
-    reverse, index = _read_side(text, index, room=MAX_BINARY - len(forward.payload))
+    reverse, index = _read_side(text, index, room=room - len(forward.payload))
     return BinaryPatch(forward=forward, reverse=reverse), index
 
 
@@ -39,7 +42,7 @@ def _read_side(text: PatchText, index: int, *, room: int) -> tuple[BinaryHunk | 
         raise text.error(
             index, "binary patch is too long", why=f"{size} bytes, and {room} is the most that is read here"
         )
-    stop, packed = _read_base85(text, index + 1)
+    stop, packed = _read_base85(text, index + 1, room=size + size // 512 + 64)
     payload = _inflate(packed, size)
     if payload is None:
         raise text.error(
@@ -52,16 +55,25 @@ def _read_side(text: PatchText, index: int, *, room: int) -> tuple[BinaryHunk | 
     return BinaryHunk(kind=kind, payload=payload), stop
 
 
-def _read_base85(text: PatchText, index: int) -> tuple[int, bytes]:
-    """Decode lines up to the empty one that ends them (or the end of the file: zlib tells whether all is there)."""
+def _read_base85(text: PatchText, index: int, *, room: int) -> tuple[int, bytes]:
+    """Decode lines up to the empty one that ends them (or the end of the file: zlib tells whether all is there).
+
+    `room` is more than zlib makes of any content of the stated size.
+    """
     parts: list[bytes] = []
     for position in range(index, text.end):
         line = text.lines[position].removesuffix(b"\r")
         if not line:
             return position + 1, b"".join(parts)
         part = _decode_line(line)
-        if part is None:
-            raise text.error(position, "corrupt binary patch", why="not a line of base85", hint="fetch the patch again")
+        room -= 0 if part is None else len(part)
+        if part is None or room < 0:
+            raise text.error(
+                position,
+                "corrupt binary patch",
+                why="not a line of base85" if room >= 0 else "more data than the size it states",
+                hint="fetch the patch again",
+            )
         parts.append(part)
     return text.end, b"".join(parts)
 

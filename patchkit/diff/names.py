@@ -24,9 +24,10 @@ _UNSAFE = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
 _NAME_END = re.compile(rb"[\t\r\v\f\0]")
 # "2010-07-05 19:41:17.620000023 -0500" behind a tab, or behind blanks where a tab was damaged (diff_timestamp_len).
 _TIMESTAMP = re.compile(
-    rb"(?:\t| +)(?:\d\d)?\d\d-\d\d-\d\d \d?\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?\r?$",
+    rb"[\t ](?:\d\d)?\d\d-\d\d-\d\d \d?\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?\r?$",
 )
 _EPOCH = re.compile(rb"(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)\r?$")
+_LONGEST = 2 * 4 * 4096  # two names of PATH_MAX bytes, each byte escaped
 _DEV_NULL = re.compile(rb"/dev/null(?=\s|$)")
 
 
@@ -96,7 +97,7 @@ def read_name_line(rest: bytes, *, git: bool) -> NameLine:
         return NameLine(name=unquote_name(rest)[0], epoch=epoch)
     stamp = None if git else _TIMESTAMP.search(rest)
     if stamp is not None and stamp.start():
-        return NameLine(name=rest[: stamp.start()], epoch=epoch)
+        return NameLine(name=rest[: stamp.start()].rstrip(b" "), epoch=epoch)
     return NameLine(name=_NAME_END.split(rest, maxsplit=1)[0], epoch=epoch)
 
 
@@ -140,6 +141,8 @@ def _fits(pair: NamePair, old: bytes | None, new: bytes | None) -> bool:
 
 def split_binary_names(rest: bytes) -> NamePair | None:
     """Split the `a/x and b/x` of a `Binary files a/x and b/x differ` line."""
+    if len(rest) > _LONGEST:
+        return None
     pairs = [
         NamePair(old=rest[: word.start()], new=rest[word.end() :], second=word.end())
         for word in re.finditer(b" and ", rest)
@@ -149,6 +152,8 @@ def split_binary_names(rest: bytes) -> NamePair | None:
 
 
 def _candidate_pairs(rest: bytes) -> list[NamePair]:
+    if len(rest) > _LONGEST:
+        return []
     if rest.startswith(b'"'):
         first, length = unquote_name(rest)
         second = len(rest) - len(rest[length:].lstrip(b" \t"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from patchkit.diff.binary import MARKER, read_binary
+from patchkit.diff.binary import MARKER, MAX_BINARY, read_binary
 from patchkit.diff.header import (
     BINARY_DIFFERS,
     DIFF_GIT,
@@ -42,6 +42,7 @@ class _Reader:
     """Where the reading stands: `floor` is behind the last file; `bare_returns` are body lines that are only a CR."""
 
     text: PatchText
+    binary_room: int
     floor: int = 0
     spans: list[tuple[int, int]] = field(default_factory=list)
     bare_returns: list[int] = field(default_factory=list)
@@ -50,7 +51,7 @@ class _Reader:
 def parse_patch(raw: bytes, *, source: str) -> Patch:
     """Read a patch (gz is inflated); PatchFormatError with file, line and the line itself when it cannot be read."""
     text = read_text(raw, source=source)
-    reader = _Reader(text=text)
+    reader = _Reader(text=text, binary_room=MAX_BINARY)
     files: list[FilePatch] = []
     while (header := _find_header(text, reader.floor)) is not None:
         files.append(_read_file(reader, header))
@@ -123,7 +124,7 @@ def _read_file(reader: _Reader, header: Header) -> FilePatch:
         _check_behind(text, index)
         _check_sides(text, header, hunks)
     else:
-        binary, index = _read_binary(text, index)
+        binary, index = _read_binary(reader, index)
         if binary is None and not header.metadata:
             raise text.error(
                 header.start, "a file header without any change", why="expected `@@ -` or `GIT binary patch`"
@@ -152,10 +153,13 @@ def _file_patch(header: Header, hunks: list[Hunk], binary: BinaryPatch | None, h
     )
 
 
-def _read_binary(text: PatchText, index: int) -> tuple[BinaryPatch | None, int]:
+def _read_binary(reader: _Reader, index: int) -> tuple[BinaryPatch | None, int]:
+    text = reader.text
     line = text.lines[index] if index < text.end else b""
     if line.removesuffix(b"\r") == MARKER:
-        return read_binary(text, index)
+        binary, index = read_binary(text, index, room=reader.binary_room)
+        reader.binary_room -= sum(len(side.payload) for side in (binary.forward, binary.reverse) if side is not None)
+        return binary, index
     if BINARY_DIFFERS.match(line):
         return BinaryPatch(forward=None, reverse=None), index + 1
     return None, index
@@ -232,13 +236,13 @@ def _body_end_line_by_line(reader: _Reader, index: int, old_count: int, new_coun
     """Return the same for a hunk with markers, stripped blanks or a fault, which is then named with its line."""
     text = reader.text
     old, new = old_count, new_count
-    odd: list[int] = []
+    ended = b""  # the kinds of lines that cannot follow: a marker has ended their side
     stop = index + 1
     while stop < text.end and (old > 0 or new > 0):
         line = text.lines[stop]
         first = line[:1]
         if line[:2] == _MARKER:
-            odd.append(stop)
+            ended += _ended_by(text.lines[stop - 1][:1] if stop > index + 1 else NO_NEWLINE)
         elif first in (b" ", b"+", b"-") or line in _STRIPPED:
             old -= first != b"+"
             new -= first != b"-"
@@ -246,11 +250,17 @@ def _body_end_line_by_line(reader: _Reader, index: int, old_count: int, new_coun
                 reader.bare_returns.append(stop)
         else:
             break
+        if ended and (first or b" ") in ended:
+            why = "it ends a side of the file, and this line cannot follow"
+            raise text.error(stop, "a no-newline marker is out of place", why=why)
         stop += 1
     _check_counts(text, index, stop, (old_count - old, old_count), (new_count - new, new_count))
-    for at in odd:
-        _check_marker(text, at, index + 1, stop)
     return stop
+
+
+def _ended_by(before: bytes) -> bytes:
+    """Return the kinds of lines that cannot stand behind a marker which follows a line of the kind `before`."""
+    return {b"-": b"- \r", b"+": b"+ \r", NO_NEWLINE: NO_NEWLINE}.get(before, b"+- \r")
 
 
 def _check_counts(text: PatchText, index: int, stop: int, old: tuple[int, int], new: tuple[int, int]) -> None:
@@ -264,16 +274,6 @@ def _check_counts(text: PatchText, index: int, stop: int, old: tuple[int, int], 
         raise text.error(index, "the hunk's counts are wrong", why=lines, hint=_COUNTS_HINT)
     if old[1] == new[1] and not any(line[:1] in _CHANGES for line in text.lines[index + 1 : stop]):
         raise text.error(index, "the hunk changes nothing", why="it has no line that begins with + or -")
-
-
-def _check_marker(text: PatchText, at: int, start: int, stop: int) -> None:
-    """Refuse a no-newline marker that does not stand behind the last line of its side."""
-    before = text.lines[at - 1][:1] if at > start else NO_NEWLINE
-    other = {b"-": b"+", b"+": b"-"}.get(before, NO_NEWLINE)
-    later = {line[:1] for line in text.lines[at + 1 : stop]} - {NO_NEWLINE, other}
-    if before == NO_NEWLINE or later:
-        why = "it stands only behind the last line of a side"
-        raise text.error(at, "a no-newline marker in the middle of a file", why=why)
 
 
 def _check_behind(text: PatchText, index: int) -> None:

@@ -77,9 +77,10 @@ def test_a_notice_without_data_cannot_be_applied() -> None:
 
 def test_the_sizes_of_a_whole_patch_are_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = git_diff(tmp_path, b"\0", b"\0" * 60_000)
-    monkeypatch.setattr("patchkit.diff.binary.MAX_BINARY", 50_000)
+    monkeypatch.setattr("patchkit.diff.parse.MAX_BINARY", 100_000)
+    assert len(parse_patch(raw, source="x").files) == 1
     with pytest.raises(PatchFormatError, match="too long"):
-        parse_patch(raw, source="x")
+        parse_patch(raw + raw, source="x")
 
 
 def test_data_that_inflates_to_more_than_it_says_is_refused(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ BAD = {
     "bad-hand-hunk-shorter.patch": (10, "shorter than it says"),
     "bad-hand-hunk-without-header.patch": (2, "hunk without a file header"),
     "bad-hand-lone-return-in-hunk.patch": (4, "lone CR"),
-    "bad-hand-marker-in-the-middle.patch": (5, "no-newline marker in the middle"),
+    "bad-hand-marker-in-the-middle.patch": (6, "no-newline marker is out of place"),
     "bad-hand-negative-number.patch": (3, "damaged hunk header"),
     "bad-hand-number-out-of-range.patch": (3, "out of range"),
     "bad-model-blanks-in-hunk-header.patch": (3, "@@ -0,0 +1,     239 @@"),
@@ -288,6 +288,27 @@ def test_a_gz_that_inflates_too_far_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("patchkit.diff.text.MAX_INFLATED", 1000)
     with pytest.raises(PatchFormatError, match="too long"):
         parse_patch(gzip.compress(b"\n" * 100_000), source="x")
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"diff --git" + b" a" * 2_000_000 + b"\nold mode 100644\nnew mode 100755\n", "lacks a file name"),
+        (b"Binary files a" + b" and a" * 500_000 + b" differ\n", "no unified diff"),
+        (b"--- a/f\n+++ b/f\n@@ -1,9 +1,9 @@\n-a\n" + b"\\ No newline\n" * 300_000, "out of place"),
+        (b"--- a/f\n+++ b/f\n@@ -1,900000 +1,900000 @@\n" + b"-a\n+b\n" * 300_000, "in the middle of a hunk"),
+        (b"diff --git a/f b/f\nGIT binary patch\nliteral 1\n" + b"A00000\n" * 500_000, "more data than"),
+    ],
+    ids=["many names", "many ands", "many markers", "a huge count", "more data than stated"],
+)
+def test_hostile_input_is_refused_in_one_pass(raw: bytes, words: str) -> None:
+    with pytest.raises(PatchFormatError, match=words):
+        parse_patch(raw, source="x")
+
+
+def test_a_long_run_of_blanks_is_searched_once_for_a_date() -> None:
+    raw = b"--- a/f" + b" " * 2_000_000 + b"x\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
+    assert len(parse_patch(raw, source="x").files) == 1
 
 
 def test_mutated_patches_are_read_or_refused_and_nothing_else() -> None:
