@@ -12,7 +12,7 @@ from patchkit.errors import TreeChangedError
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
-from patchkit.stack import WantedLayer, WantedPatch, render_stack
+from patchkit.stack import NOTHING_HERE, UPSTREAMED, WantedLayer, WantedPatch, render_stack
 
 Stored = Callable[[str], bytes]
 """Returns the bytes of a stored patch by sha256; TreeChangedError when they are gone or damaged."""
@@ -159,20 +159,18 @@ def _file_as_placed(file: FilePatch, lines: tuple[int, ...]) -> FilePatch:
 
 
 def _standing(layer: WantedLayer, there: tuple[AppliedLayer, ...]) -> AppliedLayer | None:
-    for standing in there:
-        if layer.origin is not standing.origin:
-            continue
-        if layer.origin is Origin.AD_HOC and not _same(layer, standing):
-            continue
-        if layer.origin is Origin.AD_HOC or layer.name == standing.name:
-            return standing
-    return None
+    """Return the layer that a wanted one takes the place of: the same series; a diff is always a layer of its own."""
+    if layer.origin is Origin.AD_HOC:
+        return None
+    found = (standing for standing in there if standing.origin is layer.origin and standing.name == layer.name)
+    return next(found, None)
 
 
 def _same(layer: WantedLayer, standing: AppliedLayer) -> bool:
-    """Compare what both have enabled; a patch that the release has already is not missed."""
-    wanted = [(patch.name, patch.sha256, patch.reverse) for patch in layer.patches if patch.enabled]
-    have = [(patch.name, patch.sha256, patch.reverse) for patch in standing.patches if patch.enabled]
-    if layer.origin is Origin.AD_HOC:
-        return [key[1:] for key in wanted] == [key[1:] for key in have]
+    """Compare what is wanted with what is there; a patch that the release has already is there as well."""
+    wanted = [(patch.name, patch.sha256, patch.reverse, patch.enabled) for patch in layer.patches]
+    have = [
+        (patch.name, patch.sha256, patch.reverse, patch.enabled or patch.reason in (UPSTREAMED, NOTHING_HERE))
+        for patch in standing.patches
+    ]
     return wanted == have

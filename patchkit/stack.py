@@ -15,6 +15,9 @@ from patchkit.receipt import Origin
 from patchkit.strip import outside_note
 from patchkit.tree import Entries, TreeEntry
 
+UPSTREAMED = "the tree has all of it already"
+NOTHING_HERE = "none of its files is in this tree"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedPatch:
@@ -227,9 +230,9 @@ def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outco
     if skipped and not package_only:
         return Outcome.REFUSED, f"{skipped} of {len(files)} files are not in this tree (allow with --package-only)"
     if not inside:
-        return Outcome.NOTHING_HERE, "none of its files is in this tree"
+        return Outcome.NOTHING_HERE, NOTHING_HERE
     if len(present) == len(inside):
-        return Outcome.UPSTREAMED, "the tree has all of it already"
+        return Outcome.UPSTREAMED, UPSTREAMED
     if present:
         names = ", ".join(str(file.path) for file in present[:3])
         return Outcome.PARTLY_APPLIED, f"{len(present)} of {len(inside)} files have it already: {names}"

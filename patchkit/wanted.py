@@ -36,7 +36,31 @@ class Terms:
     configuration: Mapping[str, Assignment] | None = None
 
 
-def series_layer(series: Series, origin: Origin, situation: Situation, terms: Terms) -> WantedLayer:
+class TreeNames:
+    """Which paths name a file: those of a tree, and those that the patches before make."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._made: set[str] = set()
+
+    def exist(self, path: str) -> bool:
+        """Tell whether a file or a link stands at a path; beyond a symlink nothing is in the tree."""
+        if path in self._made:
+            return True
+        try:
+            entry = self._entries.get(PurePosixPath(path))
+        except UnsafePathError:  # whoever writes there is refused with a reason later
+            return False
+        return entry is not None and entry.kind in (Kind.FILE, Kind.SYMLINK)
+
+    def add(self, paths: tuple[tuple[str, str], ...]) -> None:
+        """Remember what a patch makes, for the patches after it."""
+        self._made.update(new for _, new in paths if new)
+
+
+def series_layer(
+    series: Series, origin: Origin, label: str, situation: Situation, terms: Terms, names: TreeNames
+) -> WantedLayer:
     """Make a layer of a series: its lock compared with the pristine tree, its gates and trailers obeyed.
 
     Raises WrongTreeError when the lock names other files than the tree has, or no section is for this release and
@@ -44,7 +68,7 @@ def series_layer(series: Series, origin: Origin, situation: Situation, terms: Te
     """
     tree = situation.tree
     artifact = _artifact(series, situation, terms)
-    patches = tuple(_wanted_entry(entry, situation, terms) for entry in series.entries)
+    patches = tuple(_wanted_entry(entry, tree, terms, names) for entry in series.entries)
     satisfied = {wanted.name for wanted in patches if wanted.enabled or wanted.retired}
     faults = missing_requirements(series.entries, satisfied)
     if faults:
@@ -53,11 +77,10 @@ def series_layer(series: Series, origin: Origin, situation: Situation, terms: Te
             why="\n".join(f"{fault.what}: {fault.why}" for fault in faults),
             hint=faults[0].hint,
         )
-    name = f"{tree.engine}/{series.version}" if origin is Origin.SHIPPED else series.directory.absolute().name
     return WantedLayer(
         number=0,
         origin=origin,
-        name=name,
+        name=label,
         patches=patches,
         artifact=artifact,
         strict=artifact is None,
@@ -68,18 +91,18 @@ def series_layer(series: Series, origin: Origin, situation: Situation, terms: Te
     )
 
 
-def ad_hoc_layer(raw: bytes, path: Path, situation: Situation, terms: Terms) -> WantedLayer:
+def ad_hoc_layer(raw: bytes, path: Path, tree: TargetTree, terms: Terms, names: TreeNames) -> WantedLayer:
     """Make a layer of one diff; its strip level and prefix are found from the tree unless `strip` is given."""
     patch = parse_patch(raw, source=str(path))
-    path_map = find_map(patch, situation.tree, _exists(situation.entries), strip=terms.strip)
     patch = reverse_patch(patch) if terms.reverse else patch
+    path_map = find_map(patch, tree, names.exist, strip=terms.strip)
     wanted = WantedPatch(
         name=path.name,
         sha256=patch.sha256,
         raw=inflate_patch(raw, source=str(path)),
         patch=patch,
         mapping=path_map.words,
-        paths=_patch_paths(patch, path_map, situation),
+        paths=_patch_paths(patch, path_map, tree, names),
         reverse=terms.reverse,
         config="",
         enabled=True,
@@ -99,17 +122,17 @@ def ad_hoc_layer(raw: bytes, path: Path, situation: Situation, terms: Terms) -> 
     )
 
 
-def _wanted_entry(entry: PatchEntry, situation: Situation, terms: Terms) -> WantedPatch:
+def _wanted_entry(entry: PatchEntry, tree: TargetTree, terms: Terms, names: TreeNames) -> WantedPatch:
     trailers = entry.trailers
-    reason, is_retired = _left_out(entry, situation.tree, terms)
-    path_map = find_map(entry.patch, situation.tree, _exists(situation.pristine), strip=entry.strip)
+    reason, is_retired = _left_out(entry, tree, terms)
+    path_map = find_map(entry.patch, tree, names.exist, strip=entry.strip)
     return WantedPatch(
         name=entry.name,
         sha256=entry.patch.sha256,
         raw=entry.raw,
         patch=entry.patch,
         mapping=path_map.words,
-        paths=_patch_paths(entry.patch, path_map, situation),
+        paths=_patch_paths(entry.patch, path_map, tree, names),
         reverse=False,
         config=trailers.config,
         enabled=not reason,
@@ -130,9 +153,10 @@ def _left_out(entry: PatchEntry, tree: TargetTree, terms: Terms) -> tuple[str, b
     return "", False
 
 
-def _patch_paths(patch: Patch, path_map: PathMap, situation: Situation) -> tuple[tuple[str, str], ...]:
-    exists = _exists(situation.entries)
-    return tuple(_inside(*file_paths(file, path_map, exists), situation.tree) for file in patch.files)
+def _patch_paths(patch: Patch, path_map: PathMap, tree: TargetTree, names: TreeNames) -> tuple[tuple[str, str], ...]:
+    paths = tuple(_inside(*file_paths(file, path_map, names.exist), tree) for file in patch.files)
+    names.add(paths)
+    return paths
 
 
 def _inside(old: str, new: str, tree: TargetTree) -> tuple[str, str]:
@@ -143,17 +167,6 @@ def _inside(old: str, new: str, tree: TargetTree) -> tuple[str, str]:
     inside = [path for path in (old, new) if path.startswith(package)]
     named = [path for path in (old, new) if path]
     return (old, new) if len(inside) == len(named) else ("", "")
-
-
-def _exists(entries: Entries) -> Callable[[str], bool]:
-    def exists(path: str) -> bool:
-        try:
-            entry = entries.get(PurePosixPath(path))
-        except UnsafePathError:  # beyond a symlink nothing is in the tree; whoever writes there is refused with a reason
-            return False
-        return entry is not None and entry.kind in (Kind.FILE, Kind.SYMLINK)
-
-    return exists
 
 
 def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtifact | None:
@@ -197,5 +210,3 @@ def _pristine_hash(pristine: Entries, prefix: str) -> Callable[[str], str | None
         return None if entry is None else hashlib.sha256(entry.content).hexdigest()
 
     return digest
-
-

@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.bytecode import recompile
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
-from patchkit.diff.text import inflate_patch
+from patchkit.config.dotconfig import Assignment, kind_of
+from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import TargetError, TreeChangedError, UsageError
 from patchkit.history import archive_state
 from patchkit.plan import Plan, Situation, make_plan
@@ -22,7 +23,7 @@ from patchkit.syntax import check_syntax
 from patchkit.transaction import commit
 from patchkit.tree import TreeEntry
 from patchkit.version import VERSION
-from patchkit.wanted import Terms, ad_hoc_layer, series_layer
+from patchkit.wanted import Terms, TreeNames, ad_hoc_layer, series_layer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,15 +143,22 @@ def _edits_diff(session: Session) -> bytes:
 
 
 def _wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:
+    """Make the layers that a request means; a diff that is on the tree already is not asked for again."""
+    terms = replace(request.terms, configuration=_configuration(situation, request.terms))
+    names = TreeNames(situation.entries)
     layers = []
     if request.shipped is not None:
-        layers.append(_layer_of(request.shipped, Origin.SHIPPED, situation, request.terms))
-    layers.extend(_layer_of(directory, Origin.USER, situation, request.terms) for directory in request.directories)
-    layers.extend(ad_hoc_layer(raw, path, situation, request.terms) for path, raw in request.patches)
+        layers.append(_layer_of(request.shipped, Origin.SHIPPED, situation, terms, names))
+    layers.extend(_layer_of(directory, Origin.USER, situation, terms, names) for directory in request.directories)
+    _check_labels(layers)
+    there = _ad_hoc_patches(situation)
+    for path, raw in request.patches:
+        if (sha256_of_patch(raw, source=str(path)), terms.reverse) not in there:
+            layers.append(ad_hoc_layer(raw, path, situation.tree, terms, names))
     return layers
 
 
-def _layer_of(directory: Path, origin: Origin, situation: Situation, terms: Terms) -> WantedLayer:
+def _layer_of(directory: Path, origin: Origin, situation: Situation, terms: Terms, names: TreeNames) -> WantedLayer:
     tree = situation.tree
     series = find_series(directory, tree)
     if series is None:
@@ -159,14 +167,45 @@ def _layer_of(directory: Path, origin: Origin, situation: Situation, terms: Term
             why="a series fits by the name of its directory, or by Applies-To in every patch",
             hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",
         )
-    return series_layer(series, origin, situation, terms)
+    own = directory.absolute().name
+    label = own if series.directory == directory else f"{tree.engine}/{series.version}"
+    if origin is Origin.USER and series.directory != directory:
+        label = f"{own}/{label}"
+    return series_layer(series, origin, label, situation, terms, names)
+
+
+def _check_labels(layers: list[WantedLayer]) -> None:
+    labels = [layer.name for layer in layers if layer.origin is Origin.USER]
+    twice = {label for label in labels if labels.count(label) > 1}
+    if twice:
+        raise UsageError(
+            f"two directories of patches are called {min(twice)}",
+            why="a layer is known by that name, also when the tree is copied elsewhere",
+            hint="rename one of them",
+        )
+
+
+def _ad_hoc_patches(situation: Situation) -> set[tuple[str, bool]]:
+    layers = situation.receipt.layers if situation.receipt is not None else ()
+    return {
+        (patch.sha256, patch.reverse) for layer in layers if layer.origin is Origin.AD_HOC for patch in layer.patches
+    }
+
+
+def _configuration(situation: Situation, terms: Terms) -> dict[str, Assignment]:
+    """Return what is given now, over what the tree was patched with."""
+    stored = situation.receipt.configuration if situation.receipt is not None else ()
+    merged = {
+        symbol: Assignment(symbol=symbol, value=value, kind=kind_of(value), origin="receipt")
+        for symbol, value in stored
+    }
+    merged.update(terms.configuration or {})
+    return merged
 
 
 def _plan(situation: Situation, composition: Composition, terms: Terms, *, check_all_syntax: bool) -> Plan:
     tree = situation.tree
-    given = terms.configuration or {}
-    merged = dict(situation.receipt.configuration) if situation.receipt is not None else {}
-    merged.update({symbol: assignment.value for symbol, assignment in given.items()})
+    merged = {symbol: assignment.value for symbol, assignment in _configuration(situation, terms).items()}
     return make_plan(
         situation,
         composition.layers,
@@ -243,14 +282,12 @@ def _afresh(situation: Situation) -> Situation:
 
 def _stored(state: StateDirectory) -> Callable[[str], bytes]:
     def read(sha256: str) -> bytes:
-        import hashlib
-
         path = state.patches / sha256
         try:
             raw = path.read_bytes()
         except OSError as error:
             raise _lost(path, str(error.strerror)) from error
-        if hashlib.sha256(inflate_patch(raw, source=str(path))).hexdigest() != sha256:
+        if sha256_of_patch(raw, source=str(path)) != sha256:
             raise _lost(path, "its sha256 is another")
         return raw
 

@@ -69,6 +69,12 @@ def parse_setting(text: str, origin: str = "--set") -> Assignment:
     return Assignment(symbol=symbol, value=value, kind=kind, origin=origin)
 
 
+def kind_of(value: str) -> ValueKind:
+    """Return how a bare value is to be read: y and n, numbers, else a string."""
+    typed = _typed(value)
+    return ValueKind.STRING if typed is None else typed[1]
+
+
 def merge(*layers: Iterable[Assignment]) -> dict[str, Assignment]:
     """Merge layers from left to right: the last assignment of a symbol stands, wherever it was made."""
     merged = {assignment.symbol: assignment for layer in layers for assignment in layer}

@@ -70,6 +70,11 @@ def inflate_patch(raw: bytes, *, source: str) -> bytes:
     return raw
 
 
+def sha256_of_patch(raw: bytes, *, source: str) -> str:
+    """Return the digest that a patch is known by: of its inflated bytes."""
+    return hashlib.sha256(inflate_patch(raw, source=source)).hexdigest()
+
+
 def _inflate(raw: bytes, *, source: str) -> bytes:
     import zlib
 
