@@ -89,13 +89,13 @@ class Directories:
         held = self._held.get(above)
         return (self.descriptor(above) if held is None else held), name
 
-    def make(self, path: str, *, mode: int, owner: tuple[int, int]) -> None:
-        """Make a directory with exactly this mode; its owner is set only where it differs."""
+    def make(self, path: str, *, mode: int, owner: tuple[int, int] | None) -> None:
+        """Make a directory with exactly this mode; `owner` is set where it differs, None for whom it gets by itself."""
         directory, name = self.place(path)
         os.mkdir(name, mode & 0o777, dir_fd=directory)
         held = self.descriptor(path)
         status = os.fstat(held)
-        if (status.st_uid, status.st_gid) != owner:
+        if owner is not None and (status.st_uid, status.st_gid) != owner:
             os.fchown(held, *owner)
         if status.st_mode & PERMISSIONS != mode:
             os.fchmod(held, mode)

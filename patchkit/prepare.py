@@ -252,6 +252,6 @@ class _Stager:
             except FileNotFoundError:
                 if "/" in name:
                     self._directory(name.rpartition("/")[0])
-                self.site.directories.make(path, mode=0o755, owner=self.born)
+                self.site.directories.make(path, mode=0o755, owner=None)
             self.changed[path] = None
         return self.site.directories.descriptor(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def _traceable() -> None:
     require_strace()
 
 
-def acting(scene: Scene, root: Path, *, threads: int = 1):
+def acting(scene: Scene, root: Path, *, threads: int = 1) -> Callable[[], int]:
     def act() -> int:
         durable.THREADS = threads
         try:
@@ -50,7 +51,7 @@ def test_killed_at_a_call_the_tree_is_whole_after_the_next_writer(
 ) -> None:
     scene, root = Scene(name), scratch / "tree"
     points = points_of(scene, root)
-    assert len(points) > 300  # noqa: PLR2004
+    assert len(points) > 300
     chosen = sample(points, 22)
     ended: Counter[str] = Counter()
     for point in chosen:
@@ -176,7 +177,7 @@ def interrupt(scene: Scene, root: Path, point: Point) -> None:
     assert traced(acting(scene, root), *inject(point, "signal=KILL")) == -signal.SIGKILL
 
 
-def recovering(root: Path):
+def recovering(root: Path) -> Callable[[], int]:
     def act() -> int:
         durable.THREADS = 1
         try:

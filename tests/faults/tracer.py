@@ -1,4 +1,4 @@
-"""A transaction in a child process under strace: which calls it makes, and what happens when one of them is its last."""
+"""A transaction in a child process under strace: which calls it makes, and what if one of them is its last."""
 
 from __future__ import annotations
 
@@ -16,11 +16,40 @@ from pathlib import Path
 import pytest
 
 # Every call that can change a file system, and the locks.
-WRITING = (
-    "openat,open,creat,write,writev,pwrite64,rename,renameat,renameat2,unlink,unlinkat,rmdir,link,linkat,mkdir,mkdirat,"
-    "symlink,symlinkat,fsync,fdatasync,fchmod,chmod,fchmodat,fchown,chown,fchownat,ftruncate,truncate,utimensat,"
-    "setxattr,fsetxattr,flock"
-).split(",")
+WRITING = [
+    "openat",
+    "open",
+    "creat",
+    "write",
+    "writev",
+    "pwrite64",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "link",
+    "linkat",
+    "mkdir",
+    "mkdirat",
+    "symlink",
+    "symlinkat",
+    "fsync",
+    "fdatasync",
+    "fchmod",
+    "chmod",
+    "fchmodat",
+    "fchown",
+    "chown",
+    "fchownat",
+    "ftruncate",
+    "truncate",
+    "utimensat",
+    "setxattr",
+    "fsetxattr",
+    "flock",
+]
 _CALL = re.compile(r"^(?:\d+ +)?(\w+)\((.*)$")
 _PATIENCE = 60.0
 CLEAN, BROKEN = 0, 99
@@ -76,7 +105,7 @@ def _become_child(gate: int, opener: int, action: Callable[[], int]) -> None:
         os.close(opener)
         os.read(gate, 2)
         status = action()
-    except BaseException:
+    except BaseException:  # noqa: BLE001 -- the child ends here, whatever it is
         import traceback
 
         traceback.print_exc()
