@@ -90,6 +90,7 @@ class _Stager:
         self.kept = frozenset(file.path for file in files if file.pristine is not None)
         self.born = ourselves(self._directory("stage"))
         self._directory("backup")
+        self._directory("pristine")  # there with every receipt, be it empty: it is read as a tree
         self.heirs.update((folder.path, folder.owner) for folder in self.found.made)
 
     def sync_files(self) -> None:

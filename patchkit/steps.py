@@ -169,7 +169,7 @@ def _unmake(site: Site, path: str) -> None:
 
 
 def _standing(site: Site, step: Step, own: Container[str] = ()) -> _Standing:
-    """Compare. Below a link that is one of our `own` paths (it gives way to a directory, or took its place) is nothing."""
+    """Compare. Below a link that is one of our `own` paths (put there or to be removed) is nothing."""
     try:
         seen = site.directories.see(step.path)
     except UnsafePathError:

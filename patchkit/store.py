@@ -65,6 +65,6 @@ def _sweep_below(above: int, name: str, prefix: str, wanted: set[str]) -> bool:
                 os.unlink(entry, dir_fd=directory)
     finally:
         os.close(directory)
-    if not stays:
+    if not stays and prefix:
         os.rmdir(name, dir_fd=above)
     return stays

@@ -1,4 +1,4 @@
-"""The .pyc files of touched modules: found, dropped with the transaction, made anew by the interpreter that loads them."""
+"""The .pyc files of touched modules: found, dropped with the transaction, made anew by their interpreter."""
 
 from __future__ import annotations
 

@@ -76,11 +76,11 @@ def test_journal_of_another_engine_is_refused(state: StateDirectory) -> None:
 
 def test_cut_journal_is_refused(state: StateDirectory) -> None:
     state.journal.write_bytes(render_journal(JOURNAL)[:-10])
-    with pytest.raises(TreeChangedError, match="journal .* is damaged"):
+    with pytest.raises(TreeChangedError, match=r"journal .* is damaged"):
         read_journal(state)
 
 
 def _require_damaged(state: StateDirectory, fields: Any) -> None:
     state.journal.write_text(json.dumps(fields))
-    with pytest.raises(TreeChangedError, match="journal .* is damaged"):
+    with pytest.raises(TreeChangedError, match=r"journal .* is damaged"):
         read_journal(state)

@@ -16,6 +16,7 @@ from patchkit import state as state_module
 from patchkit.errors import RefusedError, UnsafePathError
 from patchkit.state import open_state
 
+CHECKOUT = Path(__file__).resolve().parent.parent
 ROOT_USER = os.geteuid() == 0
 
 
@@ -106,7 +107,7 @@ def test_unwritable_root_is_refused_and_left_alone(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     script = f"""
 import os, sys
-sys.path.insert(0, {os.getcwd()!r})
+sys.path.insert(0, {str(CHECKOUT)!r})
 from pathlib import Path
 from patchkit.errors import RefusedError
 from patchkit.state import open_state

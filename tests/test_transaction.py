@@ -1,4 +1,4 @@
-"""Writing a tree: everything or nothing, new inodes, what a file is besides its content, and what is refused by name."""
+"""Writing a tree: everything or nothing, new inodes, what a file is besides its content, what is refused."""
 
 from __future__ import annotations
 
@@ -99,6 +99,11 @@ def test_what_the_new_receipt_does_not_name_is_dropped(root: Path) -> None:
     with open_state(root, ENGINE, write=True) as state:
         commit(state, **arguments)
         assert kept(state) == {"pristine/a": b"a\n", **{f"patches/{name}": raw for name, raw in kept_patch.items()}}
+
+
+def test_pristine_directory_is_there_though_only_new_files_came(root: Path) -> None:
+    write(root, applying({}, {"new": file("new")}))
+    assert (root / ".patchkit/tree/pristine").is_dir()
 
 
 def test_edit_without_a_change_touches_nothing(root: Path) -> None:
@@ -360,8 +365,7 @@ def test_read_only_file_system_is_refused(root: Path, monkeypatch: pytest.Monkey
 @needs_root
 @pytest.mark.parametrize("what", ["file", "directory"])
 def test_read_only_place_is_refused_for_its_owner(what: str, root: Path) -> None:
-    old, new = {"d/a": file("old"), "b": file("old")}, {"d/a": file("new"), "b": file("new")}
-    plant(root, old)
+    plant(root, {"d/a": file("old"), "b": file("old")})
     for place in (root, *root.rglob("*")):
         os.chown(place, 65534, 65534)
     (root / "d/a" if what == "file" else root / "d").chmod(0o444 if what == "file" else 0o555)
@@ -583,7 +587,8 @@ def _fail_at(
 
 def _before_steps(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], object]) -> None:
     """Let something happen when all is staged and the journal's place is taken: at the first rename."""
-    real, done = os.rename, []
+    real = os.rename
+    done: list[bool] = []
 
     def rename(*arguments: Any, **keywords: Any) -> None:
         if not done:

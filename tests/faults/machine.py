@@ -1,8 +1,8 @@
 """A machine that can lose power: of what a recorded run wrote, only what it synced is sure to be there afterwards.
 
 Of what was not synced anything may survive: any of the changes of a directory's entries, with or without the others,
-and of a file its new content or none. A rename within one directory is one change, one across directories is two: that is
-harsher than any journaling file system is.
+and of a file its new content or none. A rename within one directory is one change, one across directories is
+two: that is harsher than any journaling file system is.
 """
 
 from __future__ import annotations
