@@ -23,7 +23,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("strip", "decision", "decide", "wanted", "stack", "applied", "plan"),
     ("state", "journal", "bytecode", "preflight", "staging", "steps", "prepare", "store", "history", "transaction"),
     ("compose", "session", "status", "workflow"),
-    ("author", "lint", "port", "abi"),
+    ("author", "locking", "catalogue", "editing", "naming", "undoing", "lint", "port", "abi"),
     ("native",),
     ("attention",),
     ("cli", "__main__"),
