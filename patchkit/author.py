@@ -19,6 +19,7 @@ from patchkit.diff.parse import parse_patch
 from patchkit.diff.produce import produce_diff
 from patchkit.diff.render import render_patch
 from patchkit.errors import RefusedError, SeriesError, UsageError
+from patchkit.lock import LOCK_NAME, Lock, render_lock
 from patchkit.series import SERIES_NAME, PatchEntry, Series, parse_series
 from patchkit.strip import safe_path
 from patchkit.trailers import add_trailers, parse_trailers
@@ -112,6 +113,18 @@ def refresh_patch(
         return False
     with _locked(series.directory):
         _write(series.directory / name, _compressed(content) if name.endswith(".gz") else content)
+    return True
+
+
+def write_lock(series_dir: Path, lock: Lock) -> bool:
+    """Write series.lock and tell whether it changed."""
+    path, content = series_dir / LOCK_NAME, render_lock(lock)
+    with _locked(series_dir):
+        if path.is_symlink():
+            raise SeriesError(f"{path}: is a symlink", why="a rename over it would replace the link, not the lock")
+        if path.exists() and path.read_bytes() == content:
+            return False
+        _write(path, content)
     return True
 
 

@@ -1,0 +1,42 @@
+"""`patchkit series edit`: a work directory for one patch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchkit.catalogue import one_series
+from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
+from patchkit.cli.options import Choice
+from patchkit.editing import edit_ground, make_note, write_work
+from patchkit.output import Output
+
+
+@click.command("edit", short_help="Write a work directory for a patch.")
+@click.argument("patch")
+@patches_option
+@work_option
+@ground_options
+def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: tuple[Path, ...]) -> int:
+    """Write the package's text files as the series up to and including PATCH leaves them into a new directory.
+
+    Edit there, then `patchkit series refresh` makes the patch anew. The release's own files are never touched; they
+    come from a wheel (--artifact) or from a tree (--target, --root), as it was before patchkit.
+
+    \b
+    Examples:
+      patchkit series edit 0002-longer-timeout.patch --patches ./patches --work ./w --target vllm==0.6.3
+      patchkit series edit 0001-fix.patch --patches ./our-series --work ./w --artifact vllm-0.6.3-cp38-abi3-linux.whl
+    """
+    output = Output()
+    with open_ground(choice, artifact, output) as found:
+        series = one_series(patches, found.tree)
+        output.progress("rendering the package")
+        ground = edit_ground(series, patch, found)
+        note = make_note(series, patch, found, ground)
+    with writing(work):
+        write_work(work, ground, note)
+    output.line(f"{len(ground.with_patch)} files in {work}", style="good")
+    output.note(f"next: edit them, then patchkit series refresh {patch} --patches {patches} --work {work}")
+    return 0

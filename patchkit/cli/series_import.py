@@ -1,0 +1,79 @@
+"""`patchkit series import`: any diff as a patch of a series."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchkit.archive import Artifact
+from patchkit.author import NamePaths, import_patch
+from patchkit.catalogue import series_directory
+from patchkit.cli.ground import ground_options, make_letterhead, open_grounds, patches_option, writing
+from patchkit.cli.options import Choice
+from patchkit.diff.parse import parse_patch
+from patchkit.errors import UsageError
+from patchkit.naming import names_as_written, names_in_tree
+from patchkit.output import Output
+from patchkit.strip import outside_note
+
+
+@click.command("import", short_help="Add any diff as a patch.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@patches_option
+@ground_options
+@click.option("--subject", default="", help="The title, where the diff has none; its file name without.")
+@click.option("--strip", "-p", type=click.IntRange(0, 99), help="Components to strip; found from the tree without.")
+@click.option(
+    "--author", default="", metavar="'NAME <MAIL>'", help="Who made it, where the diff does not say; git's user."
+)
+def command(
+    *,
+    file: Path,
+    patches: Path,
+    choice: Choice,
+    artifact: tuple[Path, ...],
+    subject: str,
+    strip: int | None,
+    author: str,
+) -> int:
+    """Copy a diff into a series: numbered, with a header, its names as a wheel has its files. Hunks are never changed.
+
+    With --target, --root or --artifact the names are looked for in that release, and the series is ENGINE/VERSION below
+    --patches unless --patches is a series itself. Without, the names must be a/PACKAGE/... and b/PACKAGE/...
+
+    \b
+    Examples:
+      patchkit series import pr-9034.diff --patches ./patches --target vllm==0.6.3
+      patchkit series import fix.patch --patches ./our-series --subject "Read the version from metadata"
+    """
+    output = Output()
+    with open_grounds(choice, artifact, output) as grounds:
+        if len(grounds) > 1:
+            raise UsageError(f"{len(grounds)} releases named", hint="a diff is imported with the names of one")
+        ground = grounds[0] if grounds else None
+        directory = series_directory(patches, ground.tree if ground is not None else None)
+        names = _names(file, ground, strip, output)
+        letterhead = make_letterhead(subject, author)
+        with writing(directory):
+            written = import_patch(directory, file, letterhead, slug="", name_paths=names)
+    output.line(f"imported: {written.path}", style="good")
+    for name in written.outside:
+        output.note(f"warning: {name}: {outside_note(name)}; apply asks for --package-only", style="doubt")
+    output.note(f"next: fill in its header, then patchkit series lint {directory}")
+    return 0
+
+
+def _names(file: Path, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read", why=str(error.strerror)) from error
+    patch = parse_patch(raw, source=str(file))
+    if ground is None:
+        if strip is not None:
+            raise UsageError("--strip needs a tree", why="names are taken as they are", hint="give --target or --root")
+        return names_as_written(patch)
+    name_paths, words = names_in_tree(patch, ground, strip=strip)
+    output.note(f"names: {words}")
+    return name_paths

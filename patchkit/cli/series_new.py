@@ -1,0 +1,45 @@
+"""`patchkit series new`: an empty patch with a header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchkit.author import new_patch
+from patchkit.catalogue import series_directory
+from patchkit.cli.ground import make_letterhead, names_a_tree, patches_option, writing
+from patchkit.cli.options import Choice, select_tree, tree_options
+from patchkit.output import Output
+
+
+@click.command("new", short_help="Add an empty patch with a header.")
+@click.argument("slug")
+@patches_option
+@tree_options
+@click.option("--subject", required=True, help="What the patch does, in one line.")
+@click.option("--config", default="", metavar="SYMBOL", help="The toggle that gates it, with or without CONFIG_.")
+@click.option("--applies-to", default="", metavar="TARGET", help="The releases it is for: vllm>=0.6.3,<0.6.5.")
+@click.option("--author", default="", metavar="'NAME <MAIL>'", help="Who made it; git's user without.")
+def command(
+    *, slug: str, patches: Path, choice: Choice, subject: str, config: str, applies_to: str, author: str
+) -> int:
+    """Add the next NNNN-SLUG.patch to a series: a header and no change yet. `series edit` and `refresh` fill it.
+
+    The series is the directory of --patches, or the one in it. With --target or --root it is ENGINE/VERSION below it.
+
+    \b
+    Example:
+      patchkit series new longer-timeout --patches ./patches --subject "Wait longer for the engine" \\
+          --applies-to "vllm>=0.6.3,<0.6.5"
+    """
+    output = Output()
+    tree = select_tree(choice, output) if names_a_tree(choice) else None
+    trailers = (("Config", config.removeprefix("CONFIG_")), ("Applies-To", applies_to))
+    letterhead = make_letterhead(subject, author, tuple(pair for pair in trailers if pair[1]))
+    directory = series_directory(patches, tree)
+    with writing(directory):
+        written = new_patch(directory, slug, letterhead)
+    output.line(f"new: {written.path}", style="good")
+    output.note(f"next: patchkit series edit {written.name} --patches {directory} --work DIR, and a release to edit")
+    return 0

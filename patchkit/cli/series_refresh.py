@@ -1,0 +1,70 @@
+"""`patchkit series refresh`: a patch made anew from its work directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchkit.archive import Artifact
+from patchkit.author import refresh_patch, split_series
+from patchkit.catalogue import one_series
+from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
+from patchkit.cli.options import Choice
+from patchkit.editing import check_note, edit_ground, edited_files, is_untouched, read_note
+from patchkit.errors import ExitStatus
+from patchkit.locking import render_series
+from patchkit.output import Output
+from patchkit.series import Series, read_series
+
+
+@click.command("refresh", short_help="Make a patch anew from its work directory.")
+@click.argument("patch")
+@patches_option
+@work_option
+@ground_options
+def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: tuple[Path, ...]) -> int:
+    """Make PATCH anew: what differs between the release with the patches below it and the work directory.
+
+    The work directory is the one that `series edit` wrote; without --target, --root or --artifact the release is the
+    one it was made from. It is required: an installed tree may hold other layers and edits, and nothing there tells
+    which of them belong to this patch. The header stays byte for byte. Exit status 1 when a later patch does not apply
+    any more; the refreshed patch stays.
+
+    \b
+    Example:
+      patchkit series refresh 0002-longer-timeout.patch --patches ./patches --work ./w
+    """
+    output = Output()
+    note = read_note(work)
+    with open_ground(choice, artifact, output, source=note.source) as found:
+        series = one_series(patches, found.tree)
+        ground = edit_ground(series, patch, found)
+        check_note(note, series, patch, ground)
+        package = found.tree.package.name
+        if is_untouched(note, work, package):
+            output.note("no file was edited since `series edit`")
+        before, after = edited_files(work, ground, package)
+        with writing(series.directory):
+            changed = refresh_patch(series, patch, before, after)
+        output.line(f"{'refreshed' if changed else 'unchanged'}: {series.directory / patch}", style="good")
+        return _check_later(series, patch, found, output)
+
+
+def _check_later(series: Series, name: str, artifact: Artifact, output: Output) -> int:
+    """Place the whole series again and say which patches above the refreshed one do not apply any more."""
+    again = read_series(series.directory, engine=series.engine, version=series.version)
+    later = {entry.name for entry in split_series(again, name)[2]}
+    stuck = [one for one in render_series(again, artifact).refused if one.patch in later]
+    for one in stuck:
+        output.line(f"  {one.patch}: {one.outcome.value}: {one.reason}", style="bad")
+    if again.lock is not None and dict(again.lock.patches).get(name) != _sha256(again, name):
+        output.note(f"the lock is stale: patchkit series lock --patches {series.directory}, with its releases")
+    if stuck:
+        output.note(f"{len(stuck)} later patches do not apply any more; {name} stays as refreshed", style="bad")
+        return ExitStatus.REFUSED
+    return ExitStatus.DONE
+
+
+def _sha256(series: Series, name: str) -> str:
+    return split_series(series, name)[1].patch.sha256

@@ -1,0 +1,114 @@
+"""`patchkit series show`: what was understood of a series."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchkit.catalogue import named_series, one_series, take_down
+from patchkit.cli.ground import names_a_tree
+from patchkit.cli.options import Choice, json_option, select_tree, tree_options
+from patchkit.diff.model import FilePatch
+from patchkit.errors import UsageError
+from patchkit.output import Output
+from patchkit.resources import patches_directory
+from patchkit.series import PatchEntry, Series
+
+_SIGNS = ((b"+", "added"), (b"-", "removed"))
+
+
+@click.command("show", short_help="Every patch of a series.")
+@click.argument("name", required=False, default="", metavar="[SERIES]")
+@tree_options
+@json_option
+def command(*, name: str, choice: Choice, output: Output) -> int:
+    """Show every patch of a series: subject, trailers, files and hunks. SERIES is a name or a directory.
+
+    Without SERIES the shipped series that fits --target or --root is shown.
+
+    \b
+    Examples:
+      patchkit series show vllm/0.6.3
+      patchkit series show ./patches/vllm/0.6.3 --json
+      patchkit series show --root ./site-packages
+    """
+    series = _chosen(name, choice, output)
+    if output.machine:
+        output.document({"schema": 1, **_document(series)})
+        return 0
+    locked = [one.file for one in series.lock.artifacts] if series.lock is not None else []
+    output.line(f"{series.engine or '(any engine)'}/{series.version} in {series.directory}", style="head")
+    output.line(f"locked: {', '.join(locked) or 'for no release'}")
+    for entry in series.entries:
+        _show(entry, output)
+    return 0
+
+
+def _chosen(name: str, choice: Choice, output: Output) -> Series:
+    if name:
+        found = named_series(name)
+        if len(found) == 1:
+            return take_down(found[0])
+        names = "\n".join(f"{one.name} in {one.directory}" for one in found)
+        raise UsageError(f"{name}: {len(found)} series", why=names, hint="name one of them")
+    if not names_a_tree(choice):
+        raise UsageError("no series named", hint="`patchkit series list` shows what there is; or give --target, --root")
+    return one_series(patches_directory(), select_tree(choice, output))
+
+
+def _show(entry: PatchEntry, output: Output) -> None:
+    output.line()
+    output.line(entry.name, style="head")
+    output.line(f"  {entry.trailers.subject or '(no subject)'}")
+    for name, value in _trailers(entry).items():
+        if name != "subject" and value:
+            output.line(f"  {name.replace('_', '-')}: {', '.join(value) if isinstance(value, list) else value}")
+    for file in entry.patch.files:
+        document = _file_document(file)
+        counts = f"+{document['added']} -{document['removed']}"
+        output.line(f"  {document['name']}  {file.change.value}, {len(file.hunks)} hunks, {counts}")
+        for hunk in file.hunks:
+            output.line(f"    {hunk.header.decode('utf-8', 'backslashreplace')}", style="dim")
+    if not entry.patch.files:
+        output.line("  no change yet", style="doubt")
+
+
+def _trailers(entry: PatchEntry) -> dict[str, str | list[str]]:
+    trailers = asdict(entry.trailers)
+    trailers["toggle"] = entry.trailers.toggle.value if entry.trailers.config else ""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in trailers.items()}
+
+
+def _document(series: Series) -> dict[str, object]:
+    return {
+        "engine": series.engine,
+        "version": series.version,
+        "directory": str(series.directory),
+        "locked": [one.file for one in series.lock.artifacts] if series.lock is not None else [],
+        "patches": [
+            {
+                "name": entry.name,
+                "strip": entry.strip,
+                "sha256": entry.patch.sha256,
+                **_trailers(entry),
+                "files": [_file_document(file) for file in entry.patch.files],
+            }
+            for entry in series.entries
+        ],
+    }
+
+
+def _file_document(file: FilePatch) -> dict[str, object]:
+    counts = {word: sum(line.startswith(sign) for hunk in file.hunks for line in hunk.lines) for sign, word in _SIGNS}
+    hunks = [
+        {
+            "patch_line": hunk.line_number,
+            "old": [hunk.old_start, hunk.old_count],
+            "new": [hunk.new_start, hunk.new_count],
+            "section": hunk.section.decode("utf-8", "backslashreplace"),
+        }
+        for hunk in file.hunks
+    ]
+    name = (file.new_name or file.old_name or "").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return {"name": name, "change": file.change.value, "binary": file.binary is not None, **counts, "hunks": hunks}
