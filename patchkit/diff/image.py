@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.diff.model import NO_NEWLINE
 
@@ -16,8 +16,7 @@ _MOST_TRIES = 5_000
 _MOST_PLACES = 1_000
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sides:
+class Sides(NamedTuple):
     """What a hunk expects (`old`, the preimage) and what it leaves (`new`, the postimage).
 
     `context` counts all context lines, `leading` those before the first change and `trailing` those behind the last;
@@ -52,37 +51,29 @@ def hunk_sides(hunk: Hunk) -> Sides:
     sign = b" "
     for line in hunk.lines:
         marker = line[:1]
-        if marker == NO_NEWLINE:
+        if marker == b"+":
+            new.append(line[1:] + b"\n")
+        elif marker == b"-":
+            old.append(line[1:] + b"\n")
+        elif marker == NO_NEWLINE:
             _drop_newline(old, new, sign)
             unterminated = True
             continue
-        sign = marker
-        text = line[1:] + b"\n"
-        if marker == b"+":
-            new.append(text)
-        elif marker == b"-":
-            old.append(text)
         else:
-            if marker == b"\r":  # an empty context line of a converted patch, its blank stripped on the way
-                text = b"\r\n"
+            # b"\r" is an empty context line of a converted patch, its blank stripped on the way.
+            text = (line if marker == b"\r" else line[1:]) + b"\n"
             old.append(text)
             new.append(text)
-            context += 1
             run += 1
+            sign = b" "
             continue
         if leading < 0:
             leading = run
             removal_first = marker == b"-"
+        sign = marker
+        context += run
         run = 0
-    return Sides(
-        old=old,
-        new=new,
-        context=context,
-        leading=max(leading, 0),
-        trailing=run,
-        removal_first=removal_first,
-        unterminated=unterminated,
-    )
+    return Sides(old, new, context + run, max(leading, 0), run, removal_first, unterminated)
 
 
 def _drop_newline(old: list[bytes], new: list[bytes], sign: bytes) -> None:

@@ -8,7 +8,7 @@ the end. Hunks are placed on the file as it was before all of them, so the state
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.diff.explain import explain_misfit
 from patchkit.diff.image import Image, Sides, hunk_sides, split_lines, without_carriage_returns
@@ -69,8 +69,7 @@ def _converted(hunks: tuple[Hunk, ...], lines: Sequence[bytes]) -> tuple[Hunk, .
     return tuple(without_carriage_returns(hunk, everywhere=everywhere) for hunk in hunks)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Aim:
+class _Aim(NamedTuple):
     """A hunk with its sides and the index it is stated at; `firm` says that both of its line numbers mean that."""
 
     hunk: Hunk
@@ -101,17 +100,21 @@ class _Placing:
             base=None if self._proven else base,
             python=evidence.python,
         )
+        self._base_says_nothing = self._proven or base is None or not evidence.python
         self._aims = _aims(hunks)
 
     def place_all(self) -> tuple[Placement, ...]:
         placements = [self._place_exactly(aim) for aim in self._aims]
-        taken = Spans()
+        taken = Spans() if None in placements else None
         for number, (aim, placed) in enumerate(zip(self._aims, placements, strict=True)):
+            if taken is None:
+                break
             if placed is None:
                 placements[number] = self._search(aim, taken)
             elif placed.verdict is Verdict.EXACT and taken.rival(*_span(aim, placed)) is None:
                 taken.add(*_span(aim, placed), number)
-        return _without_overlaps(self._aims, [placed for placed in placements if placed is not None])
+        placed_all = [placed for placed in placements if placed is not None]
+        return tuple(placed_all) if _in_order(self._aims, placed_all) else _without_overlaps(self._aims, placed_all)
 
     def _place_exactly(self, aim: _Aim) -> Placement | None:
         """Return the verdict at the stated line, None when the hunk must be looked for."""
@@ -125,7 +128,7 @@ class _Placing:
         if not self._proven and self._stands_too(aim):
             line = aim.stated + 1
             return _conflict(aim, f"line {line} reads as before and as after the change (repeated lines): needs --base")
-        agreement = self._judge.compare_with_base(aim.hunk, sides, aim.stated)
+        agreement = UNKNOWN if self._base_says_nothing else self._judge.compare_with_base(aim.hunk, sides, aim.stated)
         if agreement.agrees is False:
             return _moved(aim, aim.stated, agreement)
         proof = Proof.LOCK if self._proven else Proof.LINE if agreement.agrees is None else Proof.SCOPE
@@ -315,6 +318,16 @@ def _span(aim: _Aim, placed: Placement) -> tuple[int, int]:
     line = placed.line or 0
     index = line - 1 if covered else line
     return index, index + len(covered)
+
+
+def _in_order(aims: Sequence[_Aim], placements: Sequence[Placement]) -> bool:
+    """True in the plain case: every hunk exact, each behind the one before it."""
+    end = 0
+    for aim, placed in zip(aims, placements, strict=True):
+        if placed.verdict is not Verdict.EXACT or aim.stated < end:
+            return False
+        end = aim.stated + len(aim.sides.old)
+    return True
 
 
 def _without_overlaps(aims: Sequence[_Aim], placements: list[Placement]) -> tuple[Placement, ...]:
