@@ -41,6 +41,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "elftools": ("abi", "native"),
     "click": ("cli",),
     "kconfiglib": ("config",),
+    "unidiff": ("diff",),  # the second reader, see docs/reading-diffs.md
 }
 
 # From the bytes of a patch to a plan nothing opens a file, reads the environment or knows the clock.
