@@ -15,6 +15,7 @@ from patchkit.bytecode import CACHE, find_bytecode
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
 from patchkit.held import Directories, Seen, parents
 from patchkit.receipt import Receipt, parse_path
+from patchkit.state import StateDirectory
 from patchkit.tree import Kind
 
 if TYPE_CHECKING:
@@ -58,21 +59,21 @@ class Preflight:
 
 
 def check_edits(
-    root: Path,
+    state: StateDirectory,
     directories: Directories,
     edits: Sequence[FileEdit],
     *,
-    device: int,
     stored: Receipt | None,
     removals: Iterable[PurePosixPath],
     pristine: Mapping[PurePosixPath, bytes],
 ) -> Preflight:
     """Look at every place that the edits touch. Raises one error that names all that cannot be written, and why.
 
-    `device` is the one that the state directory lies on, `stored` the receipt of the stack as it is, `removals` are
-    directories that patchkit made and that may go when they are empty.
+    `stored` is the receipt of the stack as it is, `removals` are directories that patchkit made and that may go when
+    they are empty.
     """
-    inspector = _Inspector(root, directories, edits, device)
+    device = os.fstat(directories.descriptor(state.relative)).st_dev
+    inspector = _Inspector(state.root, directories, edits, device)
     ours = set(removals)
     if stored is not None:
         ours.update(stored.directories, (path for path, _ in stored.emptied))

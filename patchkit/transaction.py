@@ -80,29 +80,19 @@ def commit(
     """Take the tree from `before` to `after` of every edit, or raise and leave it as it was.
 
     Needs the exclusive lock. `pristine` are the files as they were that are not kept yet, `patches` patches by their
-    SHA-256; what `receipt` does not name is dropped. Without a receipt the stack is empty:
-    all state goes, its directory when open_state ends.
-    `removals` are directories that patchkit made and that go when they are empty. `record_epoch` is the value of
-    SOURCE_DATE_EPOCH: the time that new files get. A TreeChangedError that speaks of a journal is the one case in which
-    the tree may be half of each.
+    SHA-256; what `receipt` does not name is dropped. Without a receipt the stack is empty: all state goes, and the
+    directory when open_state ends. `removals` are directories that patchkit made and that go when they are empty.
+    `record_epoch` is the value of SOURCE_DATE_EPOCH: the time that new files get. A TreeChangedError that speaks of a
+    journal is the one case in which the tree may be half of each.
     """
     if pending(state):
         raise TreeChangedError("an interrupted run has to be finished first", hint=_FINISH_HINT)
     with Directories(state.root) as directories:
         site = Site(directories, state.relative)
-        with _as_it_was("prepare the change"):
-            home = directories.descriptor(state.relative)
+        with _as_it_was("look at the tree"):
             clear_leftovers(state, directories)
             stored = stored_receipt(state)
-            found = check_edits(
-                state.root,
-                directories,
-                edits,
-                device=os.fstat(home).st_dev,
-                stored=stored,
-                removals=removals,
-                pristine=pristine,
-            )
+            found = check_edits(state, directories, edits, stored=stored, removals=removals, pristine=pristine)
         receipt = None if receipt is None else _completed(receipt, stored, found)
         content = None if receipt is None else render_receipt(receipt)
         keeping = Keeping(pristine=pristine, patches=patches, receipt=content, stored=stored)
@@ -110,7 +100,7 @@ def commit(
             with _as_it_was("stage the change"):
                 prepared = prepare(site, found, keeping, engine=state.engine, seconds=record_epoch)
         except BaseException:
-            _clear_quietly(home, stored)
+            _clear_quietly(directories.descriptor(state.relative), stored)
             raise
         _carry_out(site, prepared.journal, prepared.expected, stored)
         warnings = _finish(state, site, receipt)
@@ -142,6 +132,11 @@ def recover(state: StateDirectory) -> Recovery | None:
         if forward:
             _carry_on(site, journal, left)
         else:
+            with _as_pending("drop bytecode"):
+                kept = {step.path for step in journal.steps if step.backup}
+                for step in _stale_bytecode(site, journal):
+                    if step.path not in kept:
+                        do_step(site, step, None)
             _take_back(site, journal, [step for step in journal.steps if step not in left or _is_folder(step)])
         receipt = stored_receipt(state)
         _finish(state, site, receipt)
@@ -204,8 +199,7 @@ def _carry_on(site: Site, journal: Journal, left: Sequence[Step]) -> None:
     """Do what is left; what fails even now is taken back."""
     try:
         with _as_it_was("finish the interrupted change"):
-            stale = find_bytecode(site.directories, [step.path for step in journal.steps if step.path.endswith(".py")])
-            _do_steps(site, [*(Step(Act.DROP, path) for path in stale), *left], {}, [])
+            _do_steps(site, [*_stale_bytecode(site, journal), *left], {}, [])
             site.directories.sync(touched(journal.steps))
     except BaseException:
         left = left_to_do(site, journal.steps)
@@ -241,6 +235,12 @@ def _finish(state: StateDirectory, site: Site, receipt: Receipt | None) -> tuple
     except OSError as error:
         return (f"{state.directory} could not be cleared: {error.strerror}",)
     return ()
+
+
+def _stale_bytecode(site: Site, journal: Journal) -> list[Step]:
+    """Return steps that drop what an interpreter compiled of the half tree since the interruption."""
+    modules = [step.path for step in journal.steps if step.act in (Act.PLACE, Act.REMOVE) and step.path.endswith(".py")]
+    return [Step(Act.DROP, path) for path in find_bytecode(site.directories, modules)]
 
 
 def _drop_journal(directory: int) -> None:

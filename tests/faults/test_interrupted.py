@@ -160,6 +160,21 @@ def test_file_edited_after_the_crash_is_named_and_nothing_is_lost(scratch: Path)
     assert scene.check_whole(root) == "goal"
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["forward", "back"])
+def test_bytecode_compiled_of_the_half_tree_goes(back: bool, scratch: Path) -> None:
+    scene, root = Scene("apply"), scratch / "tree"
+    interrupt(scene, root, middle(points_of(scene, root)))
+    (root / "pkg/__pycache__/new.cpython-311.pyc").write_bytes(b"code of the half tree")
+    (root / "pkg/part3/__pycache__").mkdir()
+    (root / "pkg/part3/__pycache__/m3.cpython-311.pyc").write_bytes(b"code of the half tree")
+    with open_state(root, ENGINE, write=True) as state:
+        if back:
+            state.journal.rename(state.journal_back)
+        recover(state)
+    left = {path for path in snapshot(root) if path.endswith(".pyc")}
+    assert left == {path for path in (scene.start if back else scene.goal) if path.endswith(".pyc")}
+
+
 def test_interrupted_transaction_must_be_finished_before_the_next(scratch: Path) -> None:
     scene, root = Scene("apply"), scratch / "tree"
     interrupt(scene, root, middle(points_of(scene, root)))
