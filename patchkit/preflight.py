@@ -240,13 +240,20 @@ class _Inspector:
         while waiting:
             path = max(waiting, key=lambda path: (path.count("/"), path))
             waiting.discard(path)
-            found = self._folders_if_empty(path, leaving) if path else []
+            found = self._folders_if_empty(path, leaving) if path and self._may_go(path) else []
             emptied += found
             leaving.update(folder.path for folder in found)
             if found and path in as_git:
                 as_git.add(_above(path))
                 waiting |= {_above(path)} - busy
         return emptied
+
+    def _may_go(self, path: str) -> bool:
+        """Tell whether a directory can be removed at all; one that cannot stays, empty, as git leaves it."""
+        try:
+            return path not in self._mounts and not self._unwritable(_above(path))
+        except (FileNotFoundError, NotADirectoryError, UnsafePathError):
+            return False
 
     def _folders_if_empty(self, path: str, leaving: set[str]) -> list[Folder]:
         """Return the directory, and its __pycache__ before it, if nothing is left in it."""

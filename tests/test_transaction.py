@@ -137,6 +137,17 @@ def test_directory_with_a_users_file_stays(root: Path) -> None:
     assert snapshot(root) == {**old, "new": folder(), "new/mine": file("mine")}
 
 
+@needs_root
+def test_emptied_directory_that_cannot_be_removed_stays(root: Path) -> None:
+    plant(root, {"up": folder(0o555), "up/d": folder(), "up/d/x": file("x")})
+    for place in (root, *root.rglob("*")):
+        os.chown(place, 65534, 65534)
+    assert not _as_nobody(root, "applying({'up/d/x': file('x')}, {})")
+    assert snapshot(root) == {"up": folder(0o555), "up/d": folder()}
+    assert not _as_nobody(root, "reverting({'up/d/x': file('x')}, {})")
+    assert snapshot(root) == {"up": folder(0o555), "up/d": folder(), "up/d/x": file("x")}
+
+
 def test_empty_directory_of_the_user_stays_when_our_file_in_it_goes(root: Path) -> None:
     old = {"empty": folder()}
     new = {"empty": folder(), "empty/x": file("x")}
