@@ -68,7 +68,7 @@ def test_call_that_fails_ends_in_an_answer_and_a_whole_tree(
 ) -> None:
     scene, root = Scene(name), scratch / "tree"
     points = points_of(scene, root)
-    chosen = sample(points, 8)
+    chosen = sample(points, 5)
     ended: Counter[int] = Counter()
     for point in chosen:
         scene.prepare(root)
@@ -88,7 +88,7 @@ def test_calls_that_fail_from_some_point_on_leave_a_tree_that_can_be_finished(
     """A full disk and a dying one: taking back fails as well."""
     scene, root = Scene(name), scratch / "tree"
     points = points_of(scene, root)
-    chosen = [(point, error) for point in sample(points, 8) for error in ("ENOSPC", "EIO")]
+    chosen = [(point, error) for point in sample(points, 4) for error in ("ENOSPC", "EIO")]
     ended: Counter[int] = Counter()
     for point, error in chosen:
         scene.prepare(root)
@@ -110,7 +110,7 @@ def test_killed_while_recovering_the_tree_is_whole_after_the_next_writer(
     tried = 0
     for point in sample(renames[len(renames) // 2 :], 2, most=8):
         recovery = _recovery_points(scene, root, point)
-        for second in sample(recovery, 8):
+        for second in sample(recovery, 5):
             interrupt(scene, root, point)
             assert traced(recovering(root), *inject(second, "signal=KILL")) == -signal.SIGKILL, (point, second)
             scene.check_whole(root)
@@ -124,7 +124,7 @@ def test_recovery_that_fails_can_be_repeated(name: str, scratch: Path, sample: S
     points = [point for point in points_of(scene, root) if point.call in ("rename", "renameat", "linkat", "unlinkat")]
     for point in sample(points[len(points) // 2 :], 2, most=3):
         recovery = _recovery_points(scene, root, point)
-        for second in sample(recovery, 4):
+        for second in sample(recovery, 2):
             interrupt(scene, root, point)
             assert traced(recovering(root), *inject(second, "error=EIO")) in (CLEAN, REFUSED, PENDING), second
             scene.check_whole(root)
