@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from patchkit.diff.model import Hunk
 
 _MOST_TRIES = 5_000
-_MOST_PLACES = 1_000
+_MOST_PLACES = 100
 
 
 class Sides(NamedTuple):
@@ -121,7 +121,7 @@ class Image:
         """Return where the pattern stands, and whether that is all.
 
         Searched through the rarest of its lines: linear in the file once, then in that line's occurrences. Gives up
-        (False) after 5,000 comparisons or 1,000 places. An anchored pattern stands in one place only.
+        (False) after 5,000 comparisons or 100 places. An anchored pattern stands in one place only.
         """
         if at_start or at_end:
             index = 0 if at_start else len(self.lines) - len(pattern)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from patchkit.diff.image import Image, split_lines
 from patchkit.diff.model import Proof
-from patchkit.diff.scope import Scopes, c_heading, default_heading, heading_at, is_heading, python_scopes
+from patchkit.diff.scope import Headings, Scopes, c_rule, default_rule, is_heading, python_scopes
 
 if TYPE_CHECKING:
     from patchkit.diff.image import Sides
@@ -42,7 +42,10 @@ class Judge:
         self._base = None if base is None else Image(split_lines(base))
         self._python = python
         self._scopes: tuple[Scopes | None, Scopes | None] | None = None
+        self._headings = Headings(image.lines)
+        self._base_headings = Headings(self._base.lines if self._base else ())
         self._named: dict[bytes, bool] = {}
+        self._origins: dict[int, int | None] = {}
 
     def compare(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
         """Compare a place of the preimage with the base, and when that says nothing with the hunk's section heading."""
@@ -59,17 +62,23 @@ class Judge:
         return self._with_base(hunk, sides, index, _deciding_line(sides)) if self._python else UNKNOWN
 
     def _with_base(self, hunk: Hunk, sides: Sides, index: int, deciding: int) -> Agreement:
-        if self._base is None or (origin := _place_in_base(self._base, hunk, sides)) is None:
+        if self._base is None or (origin := self._origin(self._base, hunk, sides)) is None:
             return UNKNOWN
         if not self._python:
-            rule = c_heading if self._c else default_heading
-            before, after = rule(self._base.lines, origin + deciding), rule(self._image.lines, index + deciding)
-            return _agreement(before, after, Proof.SCOPE)
+            rule = c_rule if self._c else default_rule
+            before = self._base_headings.above(origin + deciding, rule)
+            return _agreement(before, self._headings.above(index + deciding, rule), Proof.SCOPE)
         old, new = self._trees()
         if old is None or new is None:
             return UNKNOWN
         one, other = old.at(origin + deciding), new.at(index + deciding)
         return Agreement(agrees=one == other, before=one, after=other, proof=Proof.SCOPE)
+
+    def _origin(self, base: Image, hunk: Hunk, sides: Sides) -> int | None:
+        """Return the hunk's index in the base, looked up once per hunk: the caller keeps its hunks."""
+        if id(hunk) not in self._origins:
+            self._origins[id(hunk)] = _place_in_base(base, hunk, sides)
+        return self._origins[id(hunk)]
 
     def _trees(self) -> tuple[Scopes | None, Scopes | None]:
         if self._scopes is None:
@@ -86,8 +95,8 @@ class Judge:
         section = hunk.section.strip()
         if not section or not is_heading(section):
             return UNKNOWN
-        headings = heading_at(self._image.lines, index + 1)
-        outer = default_heading(self._image.lines, index + 1)
+        headings = self._headings.all_above(index + 1)
+        outer = self._headings.above(index + 1, default_rule)
         if any(self._same(section, heading) for heading in headings):
             return _agreement(section, section, Proof.HEADING)
         if _leaves_section(sides):

@@ -234,30 +234,25 @@ class _Placing:
         sides, stated = aim.sides, max(aim.hunk.new_start - 1, 0)
         if sides.new == sides.old or not sides.new:
             return []
-        places, _ = self._image.places(sides.new, at_start=aim.hunk.new_start <= 1, at_end=aim.at_end)
+        places, complete = self._image.places(sides.new, at_start=aim.hunk.new_start <= 1, at_end=aim.at_end)
+        if stated in places or (not complete and self._image.fits(sides.new, stated)):
+            places = [stated]
         judged = [(index, self._judge.compare_standing(aim.hunk, sides, index)) for index in places]
-        agreed = [place for place in judged if place[1].agrees is not False]
-        return [place for place in agreed if place[0] == stated] or agreed
+        return [place for place in judged if place[1].agrees is not False]
 
 
 def _aims(hunks: tuple[Hunk, ...]) -> list[_Aim]:
     """Work out which index each hunk names, and whether git would begin to look at the same one."""
     aims = []
-    applied: list[tuple[int, int]] = []
-    shift = last = 0
-    ordered = True
+    shift = furthest = 0
     for hunk in hunks:
         sides = hunk_sides(hunk)
         stated = hunk.old_start if not sides.old else max(hunk.old_start - 1, 0)
-        ordered = ordered and stated >= last
-        # git looks at the new line in the file as it is after the hunks before this one in the patch.
-        before = shift if ordered else sum(delta for index, delta in applied if index <= stated)
-        expected = hunk.new_start if not sides.new else max(hunk.new_start - 1, 0)
-        aims.append(_Aim(hunk=hunk, sides=sides, stated=stated, firm=expected - before == stated))
-        delta = len(sides.new) - len(sides.old)
-        applied.append((stated, delta))
-        shift += delta
-        last = stated
+        # git looks at the new line in the file as the hunks before this one in the patch have left it.
+        expected = (hunk.new_start if not sides.new else max(hunk.new_start - 1, 0)) - shift
+        aims.append(_Aim(hunk=hunk, sides=sides, stated=stated, firm=expected == stated >= furthest))
+        shift += len(sides.new) - len(sides.old)
+        furthest = max(furthest, stated)
     return aims
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from patchkit.diff.compare import compare_lines
 from patchkit.diff.image import split_lines
 from patchkit.diff.names import quote_name
-from patchkit.diff.scope import default_heading, python_heading
+from patchkit.diff.scope import Headings, default_rule, python_rule
 from patchkit.tree import Kind
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ def _literal(content: bytes) -> bytes:
 
 
 def _hunks(old: list[bytes], new: list[bytes], *, python: bool) -> Iterator[bytes]:
-    heading = python_heading if python else default_heading
+    headings, rule = Headings(old), python_rule if python else default_rule
     for group in _grouped(compare_lines(old, new)):
         first, last = group[0], group[-1]
         lead = min(_CONTEXT, first.old_start)
         tail = min(_CONTEXT, len(old) - last.old_end)
-        section = heading(old, first.old_start - lead + 1)
+        section = headings.above(first.old_start - lead + 1, rule)
         yield b"@@ -%b +%b @@%b\n" % (
             _range(first.old_start - lead, last.old_end + tail),
             _range(first.new_start - lead, last.new_end + tail),

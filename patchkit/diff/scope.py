@@ -11,12 +11,14 @@ the start of a function (xdiff/xemit.c, userdiff.c).
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    Rule = Callable[[bytes], bytes]
 
 _HEADING_LENGTH = 80
 _PYTHON_HEADING = re.compile(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)", re.DOTALL)
@@ -25,7 +27,6 @@ _LABEL = re.compile(rb"[ \t]*[A-Za-z_][A-Za-z_0-9]*:[ \t]*(?:$|/[/*])")
 _C_HEADING = re.compile(rb"(?:::[ \t]*)?[A-Za-z_]", re.DOTALL)
 _DEFAULT_FIRST = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$")
 _LONE_CR = re.compile(rb"\r(?!\n)")
-_SEARCH_LIMIT = 20_000
 
 
 class Scopes:
@@ -100,45 +101,50 @@ def _end_of_body(statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDe
     return end
 
 
+class Headings:
+    """The section headings that a diff of these lines may show, found by one pass over the lines for each rule."""
+
+    __slots__ = ("_lines", "_places")
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+        self._places: dict[Rule, list[int]] = {}
+
+    def above(self, line: int, rule: Rule) -> bytes:
+        """Return the heading of a hunk that begins at the 1-based line, b"" when no line above is one."""
+        if rule not in self._places:
+            self._places[rule] = [index for index, text in enumerate(self._lines) if rule(text)]
+        places = self._places[rule]
+        position = bisect_left(places, line - 1)
+        return rule(self._lines[places[position - 1]]) if position else b""
+
+    def all_above(self, line: int) -> tuple[bytes, ...]:
+        """Return what git's default rule, its Python driver's and its C driver's find, in this order."""
+        found = (self.above(line, rule) for rule in (default_rule, python_rule, c_rule))
+        return tuple(dict.fromkeys(heading for heading in found if heading))
+
+
 def heading_at(lines: Sequence[bytes], line: int) -> tuple[bytes, ...]:
-    """Return the section headings that a diff may give to a hunk that begins at the 1-based line.
-
-    git's default rule, its Python driver's and its C driver's, in this order, those that find one, cut to git's 80
-    bytes. The search looks back over at most 20,000 lines.
-    """
-    found = (default_heading(lines, line), python_heading(lines, line), c_heading(lines, line))
-    return tuple(dict.fromkeys(heading for heading in found if heading))
+    """Return all section headings that a diff may give to a hunk that begins at the 1-based line."""
+    return Headings(lines).all_above(line)
 
 
-def default_heading(lines: Sequence[bytes], line: int) -> bytes:
-    """Return the nearest line above that begins with a letter, `_` or `$`."""
-    for index in _above(lines, line):
-        if lines[index][0] in _DEFAULT_FIRST:
-            return _cut(lines[index])
+def default_rule(line: bytes) -> bytes:
+    """Return the line as a heading if it begins with a letter, `_` or `$`, else b""; cut to 80 bytes as all of them."""
+    return _cut(line) if line and line[0] in _DEFAULT_FIRST else b""
+
+
+def python_rule(line: bytes) -> bytes:
+    """Return a `class` or `def` line without its indentation."""
+    # Asked first: the pattern would be tried on every line otherwise.
+    if (b"def" in line or b"class" in line) and (match := _PYTHON_HEADING.match(line)):
+        return _cut(match.group(1))
     return b""
 
 
-def python_heading(lines: Sequence[bytes], line: int) -> bytes:
-    """Return the nearest `class` or `def` line above, without its indentation."""
-    for index in _above(lines, line):
-        # Asked first: the pattern would be tried on every line otherwise.
-        if (b"def" in lines[index] or b"class" in lines[index]) and (match := _PYTHON_HEADING.match(lines[index])):
-            return _cut(match.group(1))
-    return b""
-
-
-def c_heading(lines: Sequence[bytes], line: int) -> bytes:
-    """Return the nearest line above that begins a C or C++ function, class or namespace, never a label."""
-    for index in _above(lines, line):
-        if _C_HEADING.match(lines[index]) and not _LABEL.match(lines[index].rstrip()):
-            return _cut(lines[index])
-    return b""
-
-
-def _above(lines: Sequence[bytes], line: int) -> range:
-    """Return the indices of the lines above the 1-based line, nearest first."""
-    last = min(line - 1, len(lines)) - 1
-    return range(last, max(last - _SEARCH_LIMIT, -1), -1)
+def c_rule(line: bytes) -> bytes:
+    """Return a line that begins a C or C++ function, class or namespace, never a label."""
+    return _cut(line) if _C_HEADING.match(line) and not _LABEL.match(line.rstrip()) else b""
 
 
 def _cut(heading: bytes) -> bytes:

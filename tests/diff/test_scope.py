@@ -11,7 +11,7 @@ import pytest
 from patchkit.diff import scope
 from patchkit.diff.image import split_lines
 from patchkit.diff.parse import parse_patch
-from patchkit.diff.scope import c_heading, default_heading, heading_at, python_heading, python_scopes
+from patchkit.diff.scope import Headings, c_rule, default_rule, heading_at, python_rule, python_scopes
 
 SOURCE = b'''\
 import os
@@ -129,17 +129,17 @@ public:
 
 def test_the_three_rules_give_three_headings() -> None:
     lines = split_lines(C)
-    assert default_heading(lines, 6) == b"public:"
-    assert c_heading(lines, 6) == b"class Engine {"
+    assert Headings(lines).above(6, default_rule) == b"public:"
+    assert Headings(lines).above(6, c_rule) == b"class Engine {"
     lines = split_lines(b"class A:\n    async def f(self):\n        x\n        y\n")
-    assert python_heading(lines, 4) == b"async def f(self):"
+    assert Headings(lines).above(4, python_rule) == b"async def f(self):"
     assert heading_at(lines, 4) == (b"class A:", b"async def f(self):")
     assert heading_at(lines, 1) == ()
 
 
 def test_a_heading_is_cut_to_80_bytes() -> None:
-    assert default_heading([b"f" * 100 + b"\n", b"x\n"], 2) == b"f" * 80
-    assert default_heading([b"f" * 70 + b" " * 30 + b"g\n", b"x\n"], 2) == b"f" * 70
+    assert Headings([b"f" * 100 + b"\n", b"x\n"]).above(2, default_rule) == b"f" * 80
+    assert Headings([b"f" * 70 + b" " * 30 + b"g\n", b"x\n"]).above(2, default_rule) == b"f" * 70
 
 
 @pytest.mark.parametrize("driver", ["", "python", "cpp"])
@@ -153,8 +153,9 @@ def test_headings_are_those_that_git_writes(tmp_path: Path, driver: str) -> None
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     (tmp_path / "f").write_bytes(b"".join(changed))
     diff = subprocess.run(["git", "diff"], cwd=tmp_path, check=True, capture_output=True).stdout
-    rule = {"": default_heading, "python": python_heading, "cpp": c_heading}[driver]
+    rule = {"": default_rule, "python": python_rule, "cpp": c_rule}[driver]
+    headings = Headings(lines)
     hunks = parse_patch(diff, source="x").files[0].hunks
     assert len(hunks) > 2
-    assert [rule(lines, hunk.old_start) for hunk in hunks] == [hunk.section.strip() for hunk in hunks]
+    assert [headings.above(hunk.old_start, rule) for hunk in hunks] == [hunk.section.strip() for hunk in hunks]
     assert all(scope.is_heading(hunk.section.strip()) for hunk in hunks if hunk.section.strip())
