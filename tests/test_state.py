@@ -17,6 +17,8 @@ from patchkit.errors import RefusedError, UnsafePathError
 from patchkit.state import open_state
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+# pytest-xdist has a thread of its own, which a fork does not need.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 ROOT_USER = os.geteuid() == 0
 
 

@@ -37,6 +37,8 @@ from tests.faults.scene import (
     without_bytecode,
 )
 
+# pytest-xdist has a thread of its own, which a fork does not need.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 ROOT_USER = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT_USER, reason="needs root")
 CHECKOUT = Path(__file__).resolve().parent.parent

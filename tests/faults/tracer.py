@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,9 @@ def traced(action: Callable[[], int], *options: str, output: Path | None = None)
     The child does not begin before strace holds it, so that the first call counts already.
     """
     gate, opener = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():  # pytest-xdist has a thread of its own, which the child does not need
+        warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*multi-threaded")
+        child = os.fork()
     if child == 0:
         _become_child(gate, opener, action)
     os.close(gate)
