@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from patchkit.archive import Artifact
@@ -18,6 +17,7 @@ from patchkit.author import split_series
 from patchkit.decision import Outcome
 from patchkit.errors import RefusedError, UnsafePathError, UsageError, WrongTreeError
 from patchkit.locking import Rendered, package_parent, render_series
+from patchkit.record import dataclass
 from patchkit.series import Series
 from patchkit.tree import Entries, Kind, TreeEntry, open_entries
 
@@ -153,10 +153,13 @@ def edited_files(directory: Path, ground: Ground, package: str) -> tuple[Files, 
     return before, after
 
 
-def is_untouched(note: EditNote, directory: Path, package: str) -> bool:
-    """Tell whether the work directory is as `series edit` wrote it."""
-    found = _work_files(directory, open_entries(directory), package)
-    return {str(path): _sha256(entry.content) for path, entry in found} == dict(note.files)
+def is_unedited(directory: Path, ground: Ground, note: EditNote, package: str) -> bool:
+    """Tell whether the work directory is as `series edit` wrote it, and that is what the patch still makes."""
+    found = {
+        str(path): _sha256(entry.content) for path, entry in _work_files(directory, open_entries(directory), package)
+    }
+    makes = {str(path): _sha256(entry.content) for path, entry in ground.with_patch.items()}
+    return found == dict(note.files) == makes
 
 
 def _check_applies(rendered: Rendered, *, must: str) -> None:

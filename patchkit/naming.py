@@ -50,8 +50,11 @@ def _named(file: FilePatch) -> tuple[str, str]:
 
 
 def _below(name: str | None) -> str:
+    """Return the path behind `a/` or `b/` when it begins with an engine's package, and not with a checkout of it."""
     side, _, path = (name or "").partition("/")
-    if side not in ("a", "b") or path.partition("/")[0] not in {engine.package for engine in ENGINES}:
+    package, _, below = path.partition("/")
+    known = package in {engine.package for engine in ENGINES}
+    if side not in ("a", "b") or not known or below.startswith(("python/", f"{package}/")):
         return ""
     return str(safe_path(path, shown=name or ""))
 

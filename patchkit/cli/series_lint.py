@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -36,7 +36,7 @@ def command(*, names: tuple[str, ...], choice: Choice, artifact: tuple[Path, ...
     """
     found = [one for name in names for one in named_series(name)] or list(shelf(patches_directory()))
     with open_grounds(choice, artifact, output) as grounds:
-        checked = list(_check(found, grounds, output))
+        checked = _check(found, grounds, output)
     findings = [finding for _, _, own in checked for finding in own]
     if output.machine:
         output.document({"schema": 1, "series": [_document(*row) for row in checked]})
@@ -49,16 +49,18 @@ def command(*, names: tuple[str, ...], choice: Choice, artifact: tuple[Path, ...
 _Checked = tuple[Shelved, list[str], list[Finding]]
 
 
-def _check(found: Sequence[Shelved], grounds: Sequence[Artifact], output: Output) -> Iterator[_Checked]:
-    """Yield each series with the releases that it was checked on; a release that none is for is a mistake."""
+def _check(found: Sequence[Shelved], grounds: Sequence[Artifact], output: Output) -> list[_Checked]:
+    """Return each series with the releases that it was checked on; a release that none is for is a mistake."""
     rows: list[_Checked] = []
     used: set[int] = set()
+    broken = False
     for shelved in found:
         output.progress(f"checking {shelved.name}")
         try:
             series = take_down(shelved)
         except PatchkitError as error:
             rows.append((shelved, [], [unreadable(error)]))
+            broken = True
             continue
         findings = list(lint_series(series))
         on = [place for place, ground in enumerate(grounds) if is_for(series, ground.tree)]
@@ -67,11 +69,10 @@ def _check(found: Sequence[Shelved], grounds: Sequence[Artifact], output: Output
         used.update(on)
         rows.append((shelved, [_name(grounds[place]) for place in on], findings))
     unused = [_name(ground) for place, ground in enumerate(grounds) if place not in used]
-    readable = not any(finding.severity is Severity.ERROR for _, on, own in rows for finding in own if not on)
-    if unused and readable:
+    if unused and not broken:
         names = ", ".join(one.name for one in found)
         raise UsageError(f"no series is for {', '.join(unused)}", why=f"checked were: {names}")
-    yield from rows
+    return rows
 
 
 def _name(ground: Artifact) -> str:

@@ -11,7 +11,7 @@ from patchkit.author import refresh_patch, split_series
 from patchkit.catalogue import one_series
 from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice
-from patchkit.editing import check_note, edit_ground, edited_files, is_untouched, read_note
+from patchkit.editing import check_note, edit_ground, edited_files, is_unedited, read_note
 from patchkit.errors import ExitStatus
 from patchkit.locking import render_series
 from patchkit.output import Output
@@ -42,11 +42,11 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
         ground = edit_ground(series, patch, found)
         check_note(note, series, patch, ground)
         package = found.tree.package.name
-        if is_untouched(note, work, package):
-            output.note("no file was edited since `series edit`")
+        changed = False
         before, after = edited_files(work, ground, package)
-        with writing(series.directory):
-            changed = refresh_patch(series, patch, before, after)
+        if not is_unedited(work, ground, note, package):
+            with writing(series.directory):
+                changed = refresh_patch(series, patch, before, after)
         output.line(f"{'refreshed' if changed else 'unchanged'}: {series.directory / patch}", style="good")
         return _check_later(series, patch, found, output)
 

@@ -14,6 +14,7 @@ from patchkit.errors import UsageError
 from patchkit.output import Output
 from patchkit.resources import patches_directory
 from patchkit.series import PatchEntry, Series
+from patchkit.strip import strip_name
 
 _SIGNS = ((b"+", "added"), (b"-", "removed"))
 
@@ -65,7 +66,7 @@ def _show(entry: PatchEntry, output: Output) -> None:
         if name != "subject" and value:
             output.line(f"  {name.replace('_', '-')}: {', '.join(value) if isinstance(value, list) else value}")
     for file in entry.patch.files:
-        document = _file_document(file)
+        document = _file_document(file, entry.strip)
         counts = f"+{document['added']} -{document['removed']}"
         output.line(f"  {document['name']}  {file.change.value}, {len(file.hunks)} hunks, {counts}")
         for hunk in file.hunks:
@@ -92,14 +93,14 @@ def _document(series: Series) -> dict[str, object]:
                 "strip": entry.strip,
                 "sha256": entry.patch.sha256,
                 **_trailers(entry),
-                "files": [_file_document(file) for file in entry.patch.files],
+                "files": [_file_document(file, entry.strip) for file in entry.patch.files],
             }
             for entry in series.entries
         ],
     }
 
 
-def _file_document(file: FilePatch) -> dict[str, object]:
+def _file_document(file: FilePatch, strip: int) -> dict[str, object]:
     counts = {word: sum(line.startswith(sign) for hunk in file.hunks for line in hunk.lines) for sign, word in _SIGNS}
     hunks = [
         {
@@ -110,5 +111,7 @@ def _file_document(file: FilePatch) -> dict[str, object]:
         }
         for hunk in file.hunks
     ]
-    name = (file.new_name or file.old_name or "").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    written = (file.new_name or file.old_name or "").encode("utf-8", "surrogateescape")
+    split = strip_name(written.decode("utf-8", "backslashreplace"), strip)
+    name = split[1] if split is not None else written.decode("utf-8", "backslashreplace")
     return {"name": name, "change": file.change.value, "binary": file.binary is not None, **counts, "hunks": hunks}
