@@ -7,7 +7,6 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -15,6 +14,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from patchkit.engine import KNOWN_NAMES, Engine, find_engine
 from patchkit.errors import RefusedError, TargetError, UnsafePathError
+from patchkit.record import dataclass
 from patchkit.target import Layout, TargetTree
 from patchkit.tree import Entries, Kind, TreeEntry
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from patchkit.dist import record_rows, recorded_sha256
+from patchkit.errors import PatchkitError
+from patchkit.record import dataclass
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, Kind
 
@@ -44,7 +45,10 @@ def _comparable(digest: str, size: int | None) -> bool:
 
 
 def _as_recorded(record: bytes, path: str, entries: Entries) -> bool:
-    entry = entries.get(PurePosixPath(path))
+    try:
+        entry = entries.get(PurePosixPath(path))
+    except PatchkitError:  # unreadable, beyond a symlink, or a row that leads out of the tree
+        return False
     if entry is None or entry.kind is not Kind.FILE:
         return False
     return hashlib.sha256(entry.content).hexdigest() == recorded_sha256(record, path)

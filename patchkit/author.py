@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +20,7 @@ from patchkit.diff.produce import produce_diff
 from patchkit.diff.render import render_patch
 from patchkit.errors import RefusedError, SeriesError, UsageError
 from patchkit.lock import LOCK_NAME, Lock, render_lock
+from patchkit.record import dataclass
 from patchkit.series import SERIES_NAME, PatchEntry, Series, parse_series
 from patchkit.strip import safe_path
 from patchkit.trailers import add_trailers, parse_trailers
@@ -285,6 +286,8 @@ def _series_text(series_dir: Path) -> bytes:
     path = series_dir / SERIES_NAME
     if path.is_symlink():
         raise SeriesError(f"{path}: is a symlink", why="a rename over it would replace the link, not the series")
+    if path.exists() and not path.is_file():
+        raise SeriesError(f"{path}: is not a file", why="a series is a text file, a patch a line")
     return path.read_bytes() if path.exists() else b""
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from patchkit.decide import move_hunk
 from patchkit.diff.model import FilePatch, Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.reverse import reverse_patch
-from patchkit.errors import TreeChangedError
+from patchkit.errors import RefusedError, TreeChangedError
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
+from patchkit.record import dataclass
 from patchkit.stack import NOTHING_HERE, UPSTREAMED, WantedLayer, WantedPatch, render_stack
+from patchkit.trailers import parse_trailers
 
 Stored = Callable[[str], bytes]
 """Returns the bytes of a stored patch by sha256; TreeChangedError when they are gone or damaged."""
@@ -54,16 +57,26 @@ def take_layers(situation: Situation, numbers: Collection[int], stored: Stored) 
 
 
 def take_patch(situation: Situation, number: int, name: str, stored: Stored) -> Composition:
-    """Take one patch out of a layer; the layer stays, with the patch left out."""
+    """Take one patch out of a layer; the layer stays, with the patch left out. RefusedError when others require it."""
     there = situation.receipt.layers if situation.receipt is not None else ()
     layer = next(layer for layer in there if layer.number == number)
     placed = _existing(layer, stored)
+    needing = [patch.name for patch in placed.patches if patch.enabled and name in _requirements(patch)]
+    if needing:
+        raise RefusedError(
+            f"{name}: required by {', '.join(needing)}",
+            hint=f"take those out first, or the whole layer with --layer {number}",
+        )
     patches = tuple(
         replace(patch, enabled=False, reason="taken out") if patch.name == name else patch for patch in placed.patches
     )
     return Composition(
         kept=(), layers=_rebuilt(situation, there, {number: replace(placed, patches=patches)}, stored), changed=True
     )
+
+
+def _requirements(patch: WantedPatch) -> tuple[str, ...]:
+    return parse_trailers(patch.patch.preamble, source=patch.name).requires
 
 
 def _rebuilt(
@@ -77,7 +90,8 @@ def _rebuilt(
     """Return all layers for a rendering from pristine.
 
     Below the first change they stand exactly as they were placed; above it each has the tree that it was placed on as
-    its base, so that its hunks are found by scope where the lines moved.
+    its base, so that its hunks are found where the lines moved. What was left out because the tree had it is tried
+    again: perhaps it was a lower layer that had it.
     """
     old = tuple(_existing(layer, stored) for layer in there)
     layers: list[WantedLayer] = []
@@ -91,8 +105,14 @@ def _rebuilt(
         if undisturbed or wanted.artifact is not None or (layer.number in replaced and wanted.base is not None):
             layers.append(wanted)
         else:
-            layers.append(replace(wanted, trusted=False, base=_below(situation, old[:place])))
+            patches = wanted.patches if layer.number in replaced else tuple(map(_tried_again, wanted.patches))
+            layers.append(replace(wanted, patches=patches, trusted=False, base=_below(situation, old[:place])))
     return tuple(layers)
+
+
+def _tried_again(patch: WantedPatch) -> WantedPatch:
+    left_out = not patch.enabled and patch.reason in (UPSTREAMED, NOTHING_HERE)
+    return replace(patch, enabled=True, reason="") if left_out else patch
 
 
 def _below(situation: Situation, layers: tuple[WantedLayer, ...]) -> Overlay:
@@ -110,11 +130,13 @@ def _existing(layer: AppliedLayer, stored: Stored) -> WantedLayer:
         name=layer.name,
         patches=tuple(_placed_patch(patch, stored) for patch in layer.patches),
         artifact=None,
-        strict=False,
+        strict=layer.origin is not Origin.AD_HOC,
         base=None,
         package_only=True,
         trusted=True,
         applied_at=layer.applied_at,
+        locked=layer.locked,
+        placed=True,
     )
 
 
@@ -133,6 +155,7 @@ def _placed_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
         config=applied.config,
         enabled=applied.enabled,
         reason=applied.reason,
+        placed=applied.enabled,
     )
 
 
@@ -152,8 +175,7 @@ def _file_as_placed(file: FilePatch, lines: tuple[int, ...]) -> FilePatch:
     if len(lines) != len(file.hunks):
         return file
     hunks = tuple(
-        replace(hunk, old_start=line) if line and line != hunk.old_start else hunk
-        for hunk, line in zip(file.hunks, lines, strict=True)
+        move_hunk(hunk, line - hunk.old_start if line else 0) for hunk, line in zip(file.hunks, lines, strict=True)
     )
     return replace(file, hunks=hunks)
 

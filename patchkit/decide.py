@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from patchkit.diff.apply import apply_placements
 from patchkit.diff.binary import apply_binary
+from patchkit.diff.compare import Block, compare_lines
 from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
-from patchkit.diff.model import Change, FilePatch, Placement, Proof, Verdict
+from patchkit.diff.model import Change, FilePatch, Hunk, Placement, Proof, Verdict
 from patchkit.errors import PatchkitError
 from patchkit.overlay import Overlay
+from patchkit.record import dataclass
 from patchkit.tree import Kind, TreeEntry
 
 EXECUTABLE = 0o111
 _NEW_FILE_MODE = 0o644
 _SHORTEST_BLOB = 7
+_SHA1_LENGTH = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +34,8 @@ class Ground:
 
     `before` is the tree before the patch, `now` the tree with what earlier files of this patch did (written to), `base`
     the tree the patch was cut against, when known. `proven` tells of an old path whether its content is known by hash
-    to be what the patch was cut against. `vacated` are the paths that this patch renames or deletes.
+    to be what the patch was cut against. `vacated` are the paths that this patch renames or deletes. `moved`: its hunks
+    are stated where they stood in the base, and belong where those lines are now.
     """
 
     before: Overlay
@@ -41,6 +45,7 @@ class Ground:
     strict: bool
     crlf: bool
     vacated: frozenset[str]
+    moved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +144,7 @@ def _rename(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
         return Finding(refusal=wrong)
     standing = ground.now.lookup(new)
     if standing is not None and new != old and not _is_vacated(new, standing, ground):
-        return Finding(refusal=f"{new} is to be made from {old}, but is there already")
+        return Finding(refusal=f"{new} is to be made from {old}, but something stands there")
     content, placements, refusal = _new_content(file, old, source, ground)
     if refusal or content is None:
         return Finding(placements=placements, refusal=refusal)
@@ -164,11 +169,14 @@ def _new_content(
 ) -> tuple[bytes | None, tuple[Placement, ...], str]:
     """Return the content after the patch, the placements, and why not (then the content is None)."""
     if file.binary is not None:
-        return apply_binary(file.binary, entry.content), (), ""
+        return _binary_content(file, path, entry)
     if not file.hunks:
         return entry.content, (), ""
     lines = split_lines(entry.content)
-    placements = place_hunks(file, lines, _evidence(file, path, entry, ground))
+    evidence = _evidence(file, path, entry, ground)
+    if ground.moved and evidence.base is not None and not evidence.proven:
+        file = _moved_with_lines(file, compare_lines(split_lines(evidence.base), lines))
+    placements = place_hunks(file, lines, evidence)
     refused = [placement for placement in placements if not accepted(placement, strict=ground.strict)]
     if refused:
         return None, placements, _refused_hunks(path, placements, refused)
@@ -177,6 +185,36 @@ def _new_content(
         there = sum(placement.verdict is Verdict.PRESENT for placement in placements)
         return None, placements, f"{path}: partly applied: {there} of {len(placements)} hunks are there already"
     return apply_placements(file, lines, placements), placements, ""
+
+
+def _binary_content(file: FilePatch, path: str, entry: TreeEntry) -> tuple[bytes | None, tuple[Placement, ...], str]:
+    """Return what a binary patch makes of a file that is, by its object id, the one it was made for."""
+    if file.binary is not None and (not entry.content or _is_blob(file.old_blob, entry.content)):
+        return apply_binary(file.binary, entry.content), (), ""
+    if _is_blob(file.new_blob, entry.content):
+        return entry.content, (), ""
+    return None, (), f"{path}: the binary patch is for another content than is there"
+
+
+def move_hunk(hunk: Hunk, offset: int) -> Hunk:
+    """Return the hunk stated so many lines further down on both of its sides."""
+    return replace(hunk, old_start=hunk.old_start + offset, new_start=hunk.new_start + offset) if offset else hunk
+
+
+def _moved_with_lines(file: FilePatch, changed: Sequence[Block]) -> FilePatch:
+    """State every hunk where its first line is now: repeated lines then do not tempt it to the place of before."""
+    hunks = tuple(move_hunk(hunk, _shift(max(hunk.old_start - 1, 0), changed)) for hunk in file.hunks)
+    return replace(file, hunks=hunks)
+
+
+def _shift(index: int, changed: Sequence[Block]) -> int:
+    """Return by how much a line has moved, given the changed ranges in order."""
+    shift = 0
+    for block in changed:
+        if block.old_end > index:
+            break
+        shift = block.new_end - block.old_end
+    return shift
 
 
 def _evidence(file: FilePatch, path: str, entry: TreeEntry, ground: Ground) -> Evidence:
@@ -193,7 +231,8 @@ def _is_blob(abbreviated: str, content: bytes) -> bool:
     if len(abbreviated) < _SHORTEST_BLOB or not abbreviated.strip("0"):
         return False
     header = b"blob %d\0" % len(content)
-    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest().startswith(abbreviated)
+    algorithm = hashlib.sha1 if len(abbreviated) <= _SHA1_LENGTH else hashlib.sha256
+    return algorithm(header + content, usedforsecurity=False).hexdigest().startswith(abbreviated)
 
 
 def _refused_hunks(path: str, placements: tuple[Placement, ...], refused: list[Placement]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from patchkit.diff.model import Change, Placement
+from patchkit.record import dataclass
 
 
 class Outcome(enum.Enum):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from patchkit.record import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,12 +10,12 @@ import os
 import re
 import stat
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patchkit.engine import normalise_name
 from patchkit.errors import TargetError
+from patchkit.record import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -21,6 +20,7 @@ from patchkit.engine import find_engine
 from patchkit.errors import PatchkitError
 from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, match_lock, stale_patches
 from patchkit.locking import Rendered, make_section, package_parent, render_series, unproven_offsets
+from patchkit.record import dataclass
 from patchkit.series import SERIES_NAME, PatchEntry, Series, applies, missing_requirements, retired
 from patchkit.strip import strip_name
 from patchkit.syntax import check_syntax
@@ -46,7 +46,7 @@ class Finding:
     what: str
 
 
-_PLACE = re.compile(r"(?P<place>[^\n]+?:[0-9]+): (?P<what>.+)", re.DOTALL)
+_PLACE = re.compile(r"(?P<place>[^\s:]+(?::[0-9]+)?): (?P<what>.+)", re.DOTALL)
 _LINE = re.compile(r"line ([0-9]+): (.+)", re.DOTALL)
 _PATCH_NAME = re.compile(r"[0-9]{4,}-.*\.patch(\.gz)?")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from patchkit.applied import applied_layer, explained, kept_decisions, stays
@@ -18,6 +18,7 @@ from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
 from patchkit.errors import UnsafePathError
 from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
+from patchkit.record import dataclass
 from patchkit.stack import Rendering, WantedLayer, render_stack
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, FileState, Kind, TreeEntry
@@ -109,7 +110,11 @@ def make_plan(
         tree=situation.tree,
         layers=(
             *kept,
-            *(applied_layer(layer, rendering.decisions) for layer in layers if stays(layer, rendering.decisions)),
+            *(
+                applied_layer(layer, rendering.decisions)
+                for place, layer in enumerate(layers)
+                if stays(layer, rendering.decisions, lowest=not kept and not place)
+            ),
         ),
         configuration=configuration,
         decisions=(*kept_decisions(kept), *explained(rendering.decisions, layers, situation.receipt)),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from patchkit.errors import RefusedError
+from patchkit.record import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,11 +6,11 @@ import enum
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from patchkit.errors import TreeChangedError, UnsafePathError
+from patchkit.record import dataclass
 from patchkit.tree import FileState, Kind
 
 SCHEMA = 1

@@ -12,7 +12,6 @@ import re
 import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from patchkit.diff.model import Patch
@@ -20,6 +19,7 @@ from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import MAX_RAW, inflate_patch
 from patchkit.errors import PatchkitError, SeriesError
 from patchkit.lock import LOCK_NAME, Lock, read_lock
+from patchkit.record import dataclass
 from patchkit.target import TargetTree
 from patchkit.trailers import Trailers, parse_trailers, split_target
 

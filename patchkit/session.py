@@ -6,13 +6,13 @@ import enum
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from patchkit.errors import TreeChangedError
 from patchkit.overlay import KeptEntries, PristineEntries
 from patchkit.plan import Situation
 from patchkit.receipt import Receipt, TouchedFile, read_receipt
+from patchkit.record import dataclass
 from patchkit.state import StateDirectory, open_state
 from patchkit.target import TargetTree
 from patchkit.transaction import Direction, pending, recover
@@ -67,7 +67,7 @@ def open_session(tree: TargetTree, *, write: bool, say: Callable[[str], None] = 
 
 def _open(tree: TargetTree, state: StateDirectory, recovered: str) -> Session:
     entries = KeptEntries(open_entries(tree.root))
-    receipt = read_receipt(state.receipt) if state.receipt.exists() else None
+    receipt = _read_receipt(state)
     pristine: Entries = entries
     if receipt is not None:
         pristine = KeptEntries(PristineEntries(entries, PristineCopies(state, receipt)))
@@ -79,6 +79,19 @@ def _open(tree: TargetTree, state: StateDirectory, recovered: str) -> Session:
         condition = examine(tree, entries, receipt)
     situation = Situation(tree=tree, entries=entries, receipt=receipt, pristine=pristine)
     return Session(state=state, situation=situation, condition=condition, recovered=recovered)
+
+
+def _read_receipt(state: StateDirectory) -> Receipt | None:
+    try:
+        return read_receipt(state.receipt)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TreeChangedError(
+            f"the receipt {state.receipt} cannot be read",
+            why=str(error.strerror),
+            hint="make it readable for you, or bring it back from a copy",
+        ) from error
 
 
 class PristineCopies(Mapping[PurePosixPath, "TreeEntry | None"]):
@@ -117,15 +130,14 @@ def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Cond
     if receipt is None:
         return Condition(standing=Standing.UNPATCHED, files=(), reason="no receipt")
     changed = tuple(file for file in receipt.files if not _is(entries.get(file.path), file.current))
-    if receipt.distribution != tree.distribution or receipt.version != tree.version:
+    if receipt.distribution != tree.distribution or (tree.distribution and receipt.version != tree.version):
         was = f"{receipt.distribution or receipt.version}, now {tree.distribution or tree.version}"
         return Condition(standing=Standing.REPLACED, files=(), reason=f"the receipt is for {was}")
     if not changed:
         return Condition(standing=Standing.PATCHED, files=(), reason="every touched file is as patchkit left it")
     if _all_pristine(entries, receipt) or _record_replaced(tree, entries, receipt, changed):
-        return Condition(
-            standing=Standing.REPLACED, files=_paths(changed), reason="the files are the distribution's again"
-        )
+        again = "the files are the distribution's again" if receipt.distribution else "the files are as before patchkit"
+        return Condition(standing=Standing.REPLACED, files=_paths(changed), reason=again)
     return Condition(
         standing=Standing.DRIFTED, files=_paths(changed), reason=f"{len(changed)} files were changed since"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from patchkit.decide import Finding, Ground, decide_file
@@ -12,6 +11,7 @@ from patchkit.diff.model import Change, FilePatch, Hunk, Patch, Placement, Proof
 from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
+from patchkit.record import dataclass
 from patchkit.strip import outside_note
 from patchkit.tree import Entries, TreeEntry
 
@@ -24,7 +24,8 @@ class WantedPatch:
     """A patch that the stack shall have. `patch` is as it will be placed (already reversed when `reverse`).
 
     `paths`, `mapping` and `config` are as in AppliedPatch; `enabled` is False with a `reason` when a toggle or
-    Retires-When leaves it out; `retired` tells the two apart.
+    Retires-When leaves it out; `retired` tells the two apart. `placed`: its hunks are stated where they were placed
+    on the layer's base.
     """
 
     name: str
@@ -38,6 +39,7 @@ class WantedPatch:
     enabled: bool
     reason: str
     retired: bool = False
+    placed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +49,8 @@ class WantedLayer:
     `artifact` is the section of the lock that the pristine tree agrees with, None without a lock; `strict` asks every
     hunk for its own proof; `base` is the tree its patches were cut against, where that is known; `package_only` allows
     what is not in this tree to be left out. `trusted` says that its patches stand as they were placed before, on what
-    lies below them now. `applied_at` is "" for a layer that is new.
+    lies below them now. `applied_at` is "" for a layer that is new. `locked` says that a lock proved it before,
+    `placed` that its patches are those of the receipt.
     """
 
     number: int
@@ -60,6 +63,8 @@ class WantedLayer:
     package_only: bool
     trusted: bool
     applied_at: str
+    locked: bool = False
+    placed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,9 +136,14 @@ def _render_layer(
             decisions.append(_decision(layer, wanted, outcome, wanted.reason, ()))
         else:
             decisions.append(_render_patch(layer, wanted, overlay, base, _prover(layer, unproven)))
-        if base is not None and not wanted.retired:
+        if base is not None and _is_in_base(layer, wanted):
             _advance_base(layer, wanted, base)
     return decisions, unproven
+
+
+def _is_in_base(layer: WantedLayer, wanted: WantedPatch) -> bool:
+    """Tell whether the next patch stood on this one: as it was cut in its series, or as the receipt has it."""
+    return wanted.placed if layer.placed else not wanted.retired
 
 
 def _layer_base(layer: WantedLayer, pristine: Entries, below: frozenset[str]) -> Overlay | None:
@@ -180,6 +190,7 @@ def _decide_files(
         proven=proven,
         strict=layer.strict,
         crlf=wanted.patch.crlf,
+        moved=layer.placed and wanted.placed and not layer.trusted,
         vacated=frozenset(old for file, (old, new) in pairs if old and old != new and file.change in leaving),
     )
     return tuple(_decide(file, old, new, ground) for file, (old, new) in pairs), above

@@ -8,10 +8,10 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
+from patchkit.record import dataclass
 
 HOME = ".patchkit"
 PATIENCE_SECONDS = 600.0

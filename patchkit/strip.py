@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from patchkit.diff.model import Change, FilePatch, Patch
 from patchkit.errors import RefusedError, UnsafePathError
+from patchkit.record import dataclass
 from patchkit.target import Layout, TargetTree
 
 Exists = Callable[[str], bool]
@@ -23,6 +24,8 @@ Exists = Callable[[str], bool]
 _SLASHES = re.compile(r"/+")
 _PREFIXES = frozenset({"a", "b", "c", "i", "o", "w", "1", "2", "orig", "new", "old"})
 _REFUSED = re.compile(r"[\x00\n\r]")
+# Where a package lies in its repository, in a site directory, or at the top.
+_LEADS_IN = re.compile(r"^$|(^|/)(python|src|(site|dist)-packages)/$")
 _NEVER = frozenset({".git", ".patchkit"})
 _DEPENDENCIES = re.compile(r"(^|/)(pyproject\.toml|setup\.(py|cfg)|(requirements|constraints)[^/]*(/[^/]*)?|uv\.lock)$")
 _NATIVE = re.compile(
@@ -210,7 +213,9 @@ def _preferred(patch: Patch, fitting: list[PathMap], exists: Exists) -> PathMap:
     usual = [path_map for path_map in fitting if path_map.old_strip == path_map.new_strip == 1 and not path_map.prefix]
     if usual and _side_prefixed(patch):
         return usual[0]
-    meanings = {tuple(file_paths(file, path_map, exists) for file in patch.files): path_map for path_map in reversed(fitting)}
+    meanings = {
+        tuple(file_paths(file, path_map, exists) for file in patch.files): path_map for path_map in reversed(fitting)
+    }
     if len(meanings) == 1:
         return fitting[0]
     choices = ", ".join(path_map.words for path_map in list(meanings.values())[:4])
@@ -243,17 +248,24 @@ def _without_evidence(patch: Patch, tree: TargetTree, exists: Exists, *, strip: 
 
 
 def _into_package(patch: Patch, tree: TargetTree) -> PathMap:
-    """Map the names that have the package's own path in them; the others are outside."""
+    """Map the names that have the package's own path in them; in an installed tree the others are outside."""
     marker = f"/{tree.package.name}/"
-    levels: Counter[int] = Counter()
+    parts: Counter[str] = Counter()
     for file in patch.files:
         name = file.new_name or file.old_name or ""
         place = f"/{name}".find(marker)
         if place >= 0:
-            levels[name[:place].count("/")] += 1
+            parts[name[:place]] += 1
     parent = "" if str(tree.package.parent) == "." else f"{tree.package.parent}/"
-    strip = levels.most_common(1)[0][0] if levels else 1
-    return PathMap(old_strip=strip, new_strip=strip, prefix=parent, kept=None)
+    if not parts:
+        strip = 1 if tree.installed or _side_prefixed(patch) else 0
+        return PathMap(old_strip=strip, new_strip=strip, prefix="", kept=None)
+    removed = max(parts, key=lambda part: (bool(_LEADS_IN.search(_plain_prefix(part))), parts[part], part))
+    strip = removed.count("/")
+    if not tree.installed and _plain_prefix(removed) == parent:
+        strip, parent = strip - parent.count("/"), ""
+    kept = frozenset({_plain_prefix(removed)}) if tree.installed else None
+    return PathMap(old_strip=strip, new_strip=strip, prefix=parent, kept=kept)
 
 
 def _with_kept(patch: Patch, path_map: PathMap, tree: TargetTree, exists: Exists) -> PathMap:
@@ -266,9 +278,8 @@ def _with_kept(patch: Patch, path_map: PathMap, tree: TargetTree, exists: Exists
         for split in _splits(file, path_map)
         if exists(path_map.prefix + split[1])
     )
-    return path_map if not kept else PathMap(
-        old_strip=path_map.old_strip, new_strip=path_map.new_strip, prefix=path_map.prefix, kept=kept
-    )
+    kept = frozenset(filter(_LEADS_IN.search, kept)) or kept
+    return replace(path_map, kept=kept) if kept else path_map
 
 
 def _splits(file: FilePatch, path_map: PathMap) -> Iterable[tuple[str, str]]:

@@ -11,9 +11,9 @@ import enum
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from patchkit.errors import SeriesError
+from patchkit.record import dataclass
 
 
 class Toggle(enum.Enum):

@@ -10,10 +10,10 @@ import stat
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from patchkit.errors import RefusedError, TargetError, UnsafePathError
+from patchkit.record import dataclass
 
 LARGEST_FILE = 1 << 30
 _OPEN_DIRECTORIES = 128

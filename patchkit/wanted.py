@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from patchkit.config.dotconfig import Assignment, is_enabled
@@ -16,6 +16,7 @@ from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
 from patchkit.lock import LockedArtifact, match_lock, stale_patches
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
+from patchkit.record import dataclass
 from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
 from patchkit.stack import WantedLayer, WantedPatch
 from patchkit.strip import PathMap, file_paths, find_map
@@ -37,25 +38,30 @@ class Terms:
 
 
 class TreeNames:
-    """Which paths name a file: those of a tree, and those that the patches before make."""
+    """Which paths name a file: those of the trees (as it is, as it was before patchkit), and what patches before make.
 
-    def __init__(self, entries: Entries) -> None:
-        self._entries = entries
+    The tree as it was belongs to it because a stack that deletes or renames a file must not hide its name.
+    """
+
+    def __init__(self, *trees: Entries) -> None:
+        self._trees = trees
         self._made: set[str] = set()
 
     def exist(self, path: str) -> bool:
         """Tell whether a file or a link stands at a path; beyond a symlink nothing is in the tree."""
-        if path in self._made:
-            return True
-        try:
-            entry = self._entries.get(PurePosixPath(path))
-        except UnsafePathError:  # whoever writes there is refused with a reason later
-            return False
-        return entry is not None and entry.kind in (Kind.FILE, Kind.SYMLINK)
+        return path in self._made or any(_names_a_file(tree, PurePosixPath(path)) for tree in self._trees)
 
     def add(self, paths: tuple[tuple[str, str], ...]) -> None:
         """Remember what a patch makes, for the patches after it."""
         self._made.update(new for _, new in paths if new)
+
+
+def _names_a_file(tree: Entries, path: PurePosixPath) -> bool:
+    try:
+        entry = tree.get(path)
+    except UnsafePathError:  # whoever writes there is refused with a reason later
+        return False
+    return entry is not None and entry.kind in (Kind.FILE, Kind.SYMLINK)
 
 
 def series_layer(
@@ -83,7 +89,7 @@ def series_layer(
         name=label,
         patches=patches,
         artifact=artifact,
-        strict=artifact is None,
+        strict=True,  # what the lock's hashes prove needs no other proof
         base=terms.base,
         package_only=terms.package_only,
         trusted=False,

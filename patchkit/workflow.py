@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -15,11 +15,13 @@ from patchkit.errors import TargetError, TreeChangedError, UsageError
 from patchkit.history import archive_state
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.receipt import AppliedLayer, Origin, Receipt
-from patchkit.series import find_series
+from patchkit.record import dataclass
+from patchkit.series import Series, find_series
 from patchkit.session import Session, Standing
 from patchkit.stack import WantedLayer, render_stack
 from patchkit.state import StateDirectory
 from patchkit.syntax import check_syntax
+from patchkit.target import TargetTree
 from patchkit.transaction import commit
 from patchkit.tree import TreeEntry
 from patchkit.version import VERSION
@@ -30,7 +32,8 @@ from patchkit.wanted import Terms, TreeNames, ad_hoc_layer, series_layer
 class Request:
     """What shall be put on a tree: the shipped series (`shipped` names its directory), the user's, and diffs.
 
-    `patches` are paths with the bytes that were read from them. `check_all_syntax` has every patched Python file
+    `patches` are paths with the bytes that were read from them. `lenient`: the user's directories too may have no
+    series for the tree, as the shipped one may, as long as one has. `check_all_syntax` has every patched Python file
     checked, not only those with a hunk that was placed with an offset.
     """
 
@@ -39,6 +42,7 @@ class Request:
     patches: tuple[tuple[Path, bytes], ...]
     terms: Terms
     check_all_syntax: bool = False
+    lenient: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,8 +71,8 @@ def apply_request(session: Session, request: Request, *, now: str, epoch: int | 
     replaced = session.condition.standing is Standing.REPLACED
     if replaced and (plan.edits or plan.layers):
         archive_state(session.state)
-    there = session.situation.receipt.layers if session.situation.receipt is not None and not replaced else ()
-    if not plan.edits and plan.layers == there:
+    situation = _afresh(session.situation) if replaced else session.situation
+    if _is_done(plan, situation):
         return Result(plan=plan, changed=False, warnings=())
     warnings = _carry_out(session.state, plan, now=now, epoch=epoch)
     return Result(plan=plan, changed=True, warnings=warnings)
@@ -145,28 +149,47 @@ def _edits_diff(session: Session) -> bytes:
 def _wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:
     """Make the layers that a request means; a diff that is on the tree already is not asked for again."""
     terms = replace(request.terms, configuration=_configuration(situation, request.terms))
-    names = TreeNames(situation.entries)
-    layers = []
-    if request.shipped is not None:
-        layers.append(_layer_of(request.shipped, Origin.SHIPPED, situation, terms, names))
-    layers.extend(_layer_of(directory, Origin.USER, situation, terms, names) for directory in request.directories)
+    names = TreeNames(situation.entries, situation.pristine)
+    layers = [
+        _layer_of(directory, series, origin, situation, terms, names)
+        for directory, series, origin in _series_of(request, situation.tree)
+    ]
     _check_labels(layers)
     there = _ad_hoc_patches(situation)
     for path, raw in request.patches:
-        if (sha256_of_patch(raw, source=str(path)), terms.reverse) not in there:
-            layers.append(ad_hoc_layer(raw, path, situation.tree, terms, names))
+        known = there.setdefault((sha256_of_patch(raw, source=str(path)), terms.reverse), [])
+        if known and terms.strip is None:
+            continue
+        layer = ad_hoc_layer(raw, path, situation.tree, terms, names)
+        if layer.patches[0].paths not in known:  # with another --strip it may mean other files
+            known.append(layer.patches[0].paths)
+            layers.append(layer)
     return layers
 
 
-def _layer_of(directory: Path, origin: Origin, situation: Situation, terms: Terms, names: TreeNames) -> WantedLayer:
+def _series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:
+    """Read the series that a request names. Raises TargetError for a directory that has none for the tree."""
+    asked = [(directory, Origin.USER) for directory in request.directories]
+    if request.shipped is not None:
+        asked.insert(0, (request.shipped, Origin.SHIPPED))
+    read = [(directory, find_series(directory, tree), origin) for directory, origin in asked]
+    found = [(directory, series, origin) for directory, series, origin in read if series is not None]
+    without = [(directory, origin) for directory, series, origin in read if series is None]
+    named = [directory for directory, origin in without if origin is Origin.USER and not request.lenient]
+    if found and not named:
+        return found
+    missing = named[0] if named else without[0][0]
+    raise TargetError(
+        f"no series in {missing} is for {tree.engine} {tree.version or '(unknown version)'}",
+        why="a series fits by the name of its directory, or by Applies-To in every patch",
+        hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",
+    )
+
+
+def _layer_of(
+    directory: Path, series: Series, origin: Origin, situation: Situation, terms: Terms, names: TreeNames
+) -> WantedLayer:
     tree = situation.tree
-    series = find_series(directory, tree)
-    if series is None:
-        raise TargetError(
-            f"no series in {directory} is for {tree.engine} {tree.version or '(unknown version)'}",
-            why="a series fits by the name of its directory, or by Applies-To in every patch",
-            hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",
-        )
     own = directory.absolute().name
     label = own if series.directory == directory else f"{tree.engine}/{series.version}"
     if origin is Origin.USER and series.directory != directory:
@@ -185,11 +208,13 @@ def _check_labels(layers: list[WantedLayer]) -> None:
         )
 
 
-def _ad_hoc_patches(situation: Situation) -> set[tuple[str, bool]]:
-    layers = situation.receipt.layers if situation.receipt is not None else ()
-    return {
-        (patch.sha256, patch.reverse) for layer in layers if layer.origin is Origin.AD_HOC for patch in layer.patches
-    }
+def _ad_hoc_patches(situation: Situation) -> dict[tuple[str, bool], list[tuple[tuple[str, str], ...]]]:
+    """Return the diffs that are on the tree, each with the paths that its names became."""
+    there: dict[tuple[str, bool], list[tuple[tuple[str, str], ...]]] = {}
+    for layer in situation.receipt.layers if situation.receipt is not None else ():
+        for patch in layer.patches if layer.origin is Origin.AD_HOC else ():
+            there.setdefault((patch.sha256, patch.reverse), []).append(patch.paths)
+    return there
 
 
 def _configuration(situation: Situation, terms: Terms) -> dict[str, Assignment]:
@@ -260,6 +285,11 @@ def _carry_out(state: StateDirectory, plan: Plan, *, now: str, epoch: int | None
     return (*report.warnings, *stale)
 
 
+def _is_done(plan: Plan, situation: Situation) -> bool:
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    return not plan.edits and plan.layers == there
+
+
 def _receipt(plan: Plan, now: str) -> Receipt:
     return Receipt(
         engine=plan.tree.engine,
@@ -300,9 +330,12 @@ def _lost(path: Path, why: str) -> TreeChangedError:
 
 
 def is_wholly_there(session: Session, request: Request) -> bool:
-    """Tell whether the tree has all that the request asks for, as it asks for it."""
-    if session.condition.standing is not Standing.PATCHED:
+    """Tell whether the tree has all that the request asks for, as it asks for it: whether apply has nothing to do."""
+    if session.condition.standing not in (Standing.PATCHED, Standing.UNPATCHED):
         return False
-    layers = _wanted_layers(session.situation, request)
-    composition = put_layers(session.situation, layers, _stored(session.state))
-    return not composition.changed
+    situation = session.situation
+    composition = put_layers(situation, _wanted_layers(situation, request), _stored(session.state))
+    if not composition.changed:
+        return True
+    plan = _plan(situation, composition, request.terms, check_all_syntax=False)
+    return not plan.refused and _is_done(plan, situation)

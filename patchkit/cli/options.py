@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,14 @@ import click
 
 from patchkit.errors import TargetError, UsageError
 from patchkit.output import Output
+from patchkit.record import dataclass
 from patchkit.target import TargetTree
 from patchkit.tree import open_entries
 from patchkit.wanted import Terms
 from patchkit.workflow import Request
 
 _Function = Callable[..., Any]
+_LONGEST_EPOCH = 11  # digits; the year 5138
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -75,6 +76,7 @@ def request_options(function: _Function) -> _Function:
         click.option(
             "--patches", multiple=True, type=_DIRECTORY, help="A directory with a series of your own. Repeatable."
         ),
+        click.option("--no-shipped", is_flag=True, help="Leave the shipped series out, when you carry your own."),
         click.option(
             "--patch", multiple=True, type=click.Path(path_type=Path), help="A diff (- for stdin). Repeatable."
         ),
@@ -90,11 +92,11 @@ def request_options(function: _Function) -> _Function:
         click.option("--set", "settings", multiple=True, metavar="CONFIG_X=y", help="A toggle. Repeatable."),
         click.option("--check-syntax", is_flag=True, help="Check every patched Python file, not only shifted ones."),
     )
-    names = ("patches", "patch", "strip", "reverse", "package_only", "base", "strict", "unlocked", "config", "settings")
+    names = ("patches", "no_shipped", "patch", "strip", "reverse", "package_only", "base", "strict", "unlocked")
 
     @wraps(function)
     def with_request(*args: Any, **kwargs: Any) -> Any:
-        asked = {name: kwargs.pop(name) for name in (*names, "check_syntax")}
+        asked = {name: kwargs.pop(name) for name in (*names, "config", "settings", "check_syntax")}
         return function(*args, asked=asked, **kwargs)
 
     decorated: _Function = with_request
@@ -103,8 +105,13 @@ def request_options(function: _Function) -> _Function:
     return decorated
 
 
-def select_tree(choice: Choice, output: Output, asked: dict[str, Any] | None = None) -> TargetTree:
-    """Find the tree that the options mean. A diff onto a directory without an engine is for a plain tree."""
+def select_tree(
+    choice: Choice, output: Output, asked: dict[str, Any] | None = None, *, plain: bool = False
+) -> TargetTree:
+    """Find the tree that the options mean. A diff onto a directory without an engine is for a plain tree.
+
+    `plain`: any directory will do.
+    """
     from patchkit.target import find_targets, parse_target, plain_target, resolve_target
 
     if choice.target:
@@ -115,16 +122,16 @@ def select_tree(choice: Choice, output: Output, asked: dict[str, Any] | None = N
             fetched = fetch_wheel(spec, choice.fetch, progress=output.progress)
             spec = parse_target(choice.target, root=fetched, python=None)
         return resolve_target(spec)
-    if choice.root is None:
+    if choice.root is None or choice.fetch is not None:
         raise UsageError(
-            "no tree named",
+            "no tree named" if choice.fetch is None else "--fetch goes with --target",
             why="give --target ENGINE==VERSION, or --root DIR",
             hint="`patchkit targets` lists what is here",
         )
-    found = find_targets(root=choice.root)
+    found = find_targets(root=choice.root, python=choice.python)
     if len(found) == 1:
         return found[0]
-    if not found and asked is not None and asked["patch"]:
+    if not found and (plain or (asked is not None and asked["patch"])):
         return plain_target(choice.root)
     if not found:
         from patchkit.state import HOME
@@ -137,7 +144,7 @@ def select_tree(choice: Choice, output: Output, asked: dict[str, Any] | None = N
 
 
 def make_request(asked: dict[str, Any]) -> Request:
-    """Read the files that the options name. Without --patch and --patches the shipped series is meant."""
+    """Read the files that the options name. Without --patch the shipped series is meant, and the user's above it."""
     from patchkit.config.dotconfig import merge, parse_dotconfig, parse_setting
     from patchkit.resources import patches_directory
     from patchkit.series import user_directories
@@ -158,14 +165,17 @@ def make_request(asked: dict[str, Any]) -> Request:
     )
     ad_hoc = bool(asked["patch"])
     directories = tuple(asked["patches"]) or (() if ad_hoc else user_directories(Path.cwd()))
+    if configuration and ad_hoc and not directories:
+        raise UsageError("--set and --config go with a series", why="a diff that is given with --patch has no toggles")
     if terms.reverse and not ad_hoc:
         raise UsageError("--reverse goes with --patch", hint="`patchkit revert` takes a series out")
     return Request(
-        shipped=None if ad_hoc or asked["patches"] else patches_directory(),
+        shipped=None if ad_hoc or asked["no_shipped"] else patches_directory(),
         directories=directories,
         patches=tuple(_read_patch(path) for path in asked["patch"]),
         terms=terms,
         check_all_syntax=asked["check_syntax"],
+        lenient=not asked["patches"],
     )
 
 
@@ -174,8 +184,8 @@ def source_date_epoch() -> int | None:
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not text:
         return None
-    if not text.isdigit():
-        raise UsageError(f"SOURCE_DATE_EPOCH is {text!r}", why="expected seconds since 1970, a whole number")
+    if not (text.isascii() and text.isdigit()) or len(text) > _LONGEST_EPOCH:
+        raise UsageError(f"SOURCE_DATE_EPOCH is {text[:40]!r}", why="expected seconds since 1970, a whole number")
     return int(text)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from patchkit.errors import ParseError, UsageError
+from patchkit.record import dataclass
 
 
 class ValueKind(enum.Enum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from patchkit.diff.binary import MARKER
@@ -19,6 +18,7 @@ from patchkit.diff.names import (
     split_git_names,
 )
 from patchkit.diff.text import PatchText
+from patchkit.record import dataclass
 
 DIFF_GIT = b"diff --git "
 BINARY_DIFFERS = re.compile(rb"Binary files (.+) differ\r?$")

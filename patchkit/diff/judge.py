@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from patchkit.diff.image import Image, split_lines
 from patchkit.diff.model import Proof
 from patchkit.diff.scope import Headings, Scopes, c_rule, default_rule, is_heading, python_scopes
+from patchkit.record import dataclass
 
 if TYPE_CHECKING:
     from patchkit.diff.image import Sides

@@ -7,7 +7,6 @@ the end. Hunks are placed on the file as it was before all of them, so the state
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.diff.explain import explain_misfit
@@ -15,6 +14,7 @@ from patchkit.diff.image import Image, Sides, hunk_sides, split_lines, without_c
 from patchkit.diff.judge import UNKNOWN, Agreement, Judge
 from patchkit.diff.model import Placement, Proof, Verdict
 from patchkit.diff.overlap import Spans
+from patchkit.record import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

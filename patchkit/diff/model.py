@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from patchkit.record import dataclass
 
 NO_NEWLINE = b"\\"
 """First byte of the marker line `\\ No newline at end of file`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 from patchkit.errors import PatchFormatError
+from patchkit.record import dataclass
 
 MAX_RAW = 512 << 20
 """The longest patch that is read, in bytes."""
