@@ -186,7 +186,7 @@ def test_lint_on_a_patched_tree_sees_the_release(wheel: str, series: Any, capsys
     _own(DIFF, NEW_FILE)
     _pristine()
     series("lock", "--patches", "own", "--artifact", wheel)
-    assert run(["apply", "--root", "pristine", "--patches", "own"]) == 0
+    assert run(["apply", "--root", "pristine", "--patches", "own", "--no-shipped"]) == 0
     assert Path("pristine/vllm/engine.py").read_bytes() == CHANGED
     capsys.readouterr()
 
@@ -266,7 +266,9 @@ def test_new_edit_refresh_lock_and_apply(wheel: str, series: Any, capsys: pytest
     assert _git_applied(own / "0001-p.patch", own / "0002-fast.patch") == wanted
 
     series("lock", "--patches", "own", "--artifact", wheel)
-    assert run(["apply", "--root", "pristine", "--patches", "own", "--set", "CONFIG_FAST=y"]) == 0, capsys.readouterr()
+    assert run(["apply", "--root", "pristine", "--patches", "own", "--no-shipped", "--set", "CONFIG_FAST=y"]) == 0, (
+        capsys.readouterr()
+    )
     assert _files(Path("pristine/vllm")) == wanted
     assert os.access("pristine/vllm/kernels/run.sh", os.X_OK)
     capsys.readouterr()
@@ -579,7 +581,7 @@ def test_installation_is_locked_by_its_record(series: Any, capsys: pytest.Captur
     (section,) = json.loads((own / "series.lock").read_bytes())["artifacts"]
 
     assert (section["file"], section["version"]) == ("vllm-0.6.3.dist-info", "0.6.3")
-    assert run(["apply", "--root", "pristine", "--patches", "own"]) == 0
+    assert run(["apply", "--root", "pristine", "--patches", "own", "--no-shipped"]) == 0
     capsys.readouterr()
     assert "unchanged" in series("lock", "own", "--root", "pristine").out
 
@@ -616,6 +618,16 @@ def test_place_that_cannot_be_written_is_named(wheel: str, series: Any) -> None:
         ("edit", "0001-p.patch", "--patches", "own", "--work", "/proc/none", "--artifact", wheel),
     ):
         assert "error: cannot write /proc/none" in series(*arguments, status=1).err
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: Path(path).symlink_to("/etc/passwd")])
+def test_series_that_is_no_file_is_neither_read_nor_written(make: Any, series: Any) -> None:
+    Path("own").mkdir()
+    make("own/series")
+
+    assert "error" in series("new", "x", "--patches", "own", "--subject", "x", status=1).err
+    assert "own/series: error: " in series("lint", "own", status=1).out
+    assert os.listdir("own") == ["series"]  # noqa: PTH208 -- the names, as they are
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
