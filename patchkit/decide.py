@@ -17,7 +17,7 @@ from patchkit.diff.compare import Block, compare_lines
 from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
 from patchkit.diff.model import Change, FilePatch, Hunk, Placement, Proof, Verdict
-from patchkit.errors import PatchkitError
+from patchkit.errors import PatchkitError, UnsafePathError
 from patchkit.overlay import Overlay
 from patchkit.record import dataclass
 from patchkit.tree import Kind, TreeEntry
@@ -32,15 +32,17 @@ _SHA1_LENGTH = 40
 class Ground:
     """What a file patch is decided against.
 
-    `before` is the tree before the patch, `now` the tree with what earlier files of this patch did (written to), `base`
-    the tree the patch was cut against, when known. `proven` tells of an old path whether its content is known by hash
-    to be what the patch was cut against. `vacated` are the paths that this patch renames or deletes. `moved`: its hunks
-    are stated where they stood in the base, and belong where those lines are now.
+    `before` is the tree before the patch, `now` the tree with what earlier files of this patch did (written to),
+    `base` the tree the patch was cut against, when known, `pristine` the tree without any patch. `proven` tells of
+    an old path whether its content is known by hash to be what the patch was cut against. `vacated` are the paths
+    that this patch renames or deletes. `moved`: its hunks are stated where they stood in the base, and belong where
+    those lines are now.
     """
 
     before: Overlay
     now: Overlay
     base: Overlay | None
+    pristine: Overlay
     proven: Callable[[str], bool]
     strict: bool
     crlf: bool
@@ -218,12 +220,35 @@ def _shift(index: int, changed: Sequence[Block]) -> int:
 
 
 def _evidence(file: FilePatch, path: str, entry: TreeEntry, ground: Ground) -> Evidence:
-    base = ground.base.lookup(path) if ground.base is not None else None
-    base_content = base.content if base is not None and base.kind is entry.kind else None
-    proven = ground.proven(path) or base_content == entry.content or _is_blob(file.old_blob, entry.content)
+    known = ground.proven(path)
+    base_content = None if known and ground.base is None else _base_content(file, path, entry, ground)
+    proven = known or base_content == entry.content or _is_blob(file.old_blob, entry.content)
     return Evidence(
         base=base_content, proven=proven, python=path.endswith((".py", ".pyi")), strict=ground.strict, crlf=ground.crlf
     )
+
+
+def _base_content(file: FilePatch, path: str, entry: TreeEntry, ground: Ground) -> bytes | None:
+    """Return the file that the patch was cut against: the base's, else the pristine one where that is evident.
+
+    Evident means that the index line names its blob, or that every hunk stands in it exactly where it says.
+    """
+    try:
+        base = (ground.base or ground.pristine).lookup(path)
+    except UnsafePathError:  # where a symlink stood before an earlier patch
+        return None
+    if base is None or base.kind is not entry.kind:
+        return None
+    if ground.base is not None:
+        return base.content
+    if base.content == entry.content:
+        return None  # it says nothing that the file itself does not say
+    if _is_blob(file.old_blob, base.content):
+        return base.content
+    evidence = Evidence(base=None, proven=False, python=False, strict=True, crlf=ground.crlf)
+    placements = place_hunks(file, split_lines(base.content), evidence)
+    exact = all(placement.verdict is Verdict.EXACT for placement in placements)
+    return base.content if exact else None
 
 
 def _is_blob(abbreviated: str, content: bytes) -> bool:

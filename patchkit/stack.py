@@ -80,6 +80,15 @@ class Rendering:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Grounds:
+    """What is known beside the tree when a patch is decided; see decide.Ground."""
+
+    base: Overlay | None
+    pristine: Overlay
+    proven: Callable[[str], bool]
+
+
 def render_stack(
     start: Entries, layers: tuple[WantedLayer, ...], *, pristine: Entries, touched: frozenset[str] = frozenset()
 ) -> Rendering:
@@ -135,7 +144,8 @@ def _render_layer(
             outcome = Outcome.RETIRED if wanted.retired else Outcome.DISABLED
             decisions.append(_decision(layer, wanted, outcome, wanted.reason, ()))
         else:
-            decisions.append(_render_patch(layer, wanted, overlay, base, _prover(layer, unproven)))
+            grounds = _Grounds(base=base, pristine=Overlay(pristine), proven=_prover(layer, unproven))
+            decisions.append(_render_patch(layer, wanted, overlay, grounds))
         if base is not None and _is_in_base(layer, wanted):
             _advance_base(layer, wanted, base)
     return decisions, unproven
@@ -163,14 +173,12 @@ def _prover(layer: WantedLayer, unproven: set[str]) -> Callable[[str], bool]:
 
 def _advance_base(layer: WantedLayer, wanted: WantedPatch, base: Overlay) -> None:
     """Put the patch on the base too, since the next patch of the layer was cut on top of it."""
-    _, above = _decide_files(layer, wanted, base, None, lambda _: True)
+    _, above = _decide_files(layer, wanted, base, _Grounds(base=None, pristine=base, proven=lambda _: True))
     base.merge(above)
 
 
-def _render_patch(
-    layer: WantedLayer, wanted: WantedPatch, overlay: Overlay, base: Overlay | None, proven: Callable[[str], bool]
-) -> Decision:
-    files, above = _decide_files(layer, wanted, overlay, base, proven)
+def _render_patch(layer: WantedLayer, wanted: WantedPatch, overlay: Overlay, grounds: _Grounds) -> Decision:
+    files, above = _decide_files(layer, wanted, overlay, grounds)
     outcome, reason = _fold(files, package_only=layer.package_only)
     if outcome is Outcome.APPLIES:
         overlay.merge(above)
@@ -178,7 +186,7 @@ def _render_patch(
 
 
 def _decide_files(
-    layer: WantedLayer, wanted: WantedPatch, below: Overlay, base: Overlay | None, proven: Callable[[str], bool]
+    layer: WantedLayer, wanted: WantedPatch, below: Overlay, grounds: _Grounds
 ) -> tuple[tuple[FileDecision, ...], Overlay]:
     above = Overlay(below)
     leaving = (Change.RENAME, Change.DELETE, Change.MODIFY)
@@ -186,8 +194,9 @@ def _decide_files(
     ground = Ground(
         before=below,
         now=above,
-        base=base,
-        proven=proven,
+        base=grounds.base,
+        pristine=grounds.pristine,
+        proven=grounds.proven,
         strict=layer.strict,
         crlf=wanted.patch.crlf,
         moved=layer.placed and wanted.placed and not layer.trusted,

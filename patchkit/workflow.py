@@ -176,7 +176,7 @@ def _series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, O
     found = [(directory, series, origin) for directory, series, origin in read if series is not None]
     without = [(directory, origin) for directory, series, origin in read if series is None]
     named = [directory for directory, origin in without if origin is Origin.USER and not request.lenient]
-    if found and not named:
+    if not asked or (found and not named):
         return found
     missing = named[0] if named else without[0][0]
     raise TargetError(

@@ -167,6 +167,10 @@ def make_request(asked: dict[str, Any]) -> Request:
     directories = tuple(asked["patches"]) or (() if ad_hoc else user_directories(Path.cwd()))
     if configuration and ad_hoc and not directories:
         raise UsageError("--set and --config go with a series", why="a diff that is given with --patch has no toggles")
+    if asked["no_shipped"] and not directories and not ad_hoc:
+        raise UsageError(
+            "--no-shipped leaves nothing to apply", hint="name a series with --patches or a diff with --patch"
+        )
     if terms.reverse and not ad_hoc:
         raise UsageError("--reverse goes with --patch", hint="`patchkit revert` takes a series out")
     return Request(
