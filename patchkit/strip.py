@@ -96,7 +96,8 @@ def find_map(patch: Patch, tree: TargetTree, exists: Exists, *, strip: int | Non
     `strip` fixes the strip level, as `patch -pN`; the prefix is still looked for in an engine's tree. Raises
     RefusedError when two mappings fit equally well, or when nothing tells which is meant.
     """
-    scored = [(_hits(patch, path_map, exists), path_map) for path_map in _candidates(patch, tree, strip=strip)]
+    candidates = _candidates(patch, tree, strip=strip)
+    scored = [(len(_hits(patch, path_map, exists, asked=strip is not None)), path_map) for path_map in candidates]
     best = max((hits for hits, _ in scored), default=0)
     if best == 0:
         return _without_evidence(patch, tree, exists, strip=strip)
@@ -193,18 +194,39 @@ def _possible_prefixes(tree: TargetTree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("", parent, package, *deeper)))
 
 
-def _hits(patch: Patch, path_map: PathMap, exists: Exists) -> int:
-    return sum(1 for file in patch.files for path in _looked_for(file, path_map) if path and exists(path))
+def _hits(patch: Patch, path_map: PathMap, exists: Exists, *, asked: bool) -> list[tuple[int, str]]:
+    """Return what a mapping finds in the tree, with the place of the file in the patch."""
+    return [
+        (place, path)
+        for place, file in enumerate(patch.files)
+        for path in map(_plain, _looked_for(file, path_map, asked=asked))
+        if exists(path)
+    ]
 
 
-def _looked_for(file: FilePatch, path_map: PathMap) -> Iterator[str]:
+def _plain(path: str) -> str:
+    return str(PurePosixPath(path))
+
+
+def _looked_for(file: FilePatch, path_map: PathMap, *, asked: bool) -> Iterator[str]:
     sides = [(_names(file, path_map.old_strip)[0], path_map.old_strip)] if file.change is not Change.CREATE else []
     if not file.git and file.change is Change.MODIFY and file.old_name != file.new_name:
         sides.append((file.new_name, path_map.new_strip))
     for name, strip in sides:
         split = strip_name(name, strip) if name else None
-        if split is not None and ".." not in split[1].split("/") and not split[1].startswith("/"):
+        if split is None or ".." in split[1].split("/") or split[1].startswith("/"):
+            continue
+        if asked or _may_stand_for(split[0], path_map.prefix):
             yield path_map.prefix + split[1]
+
+
+def _may_stand_for(removed: str, prefix: str) -> bool:
+    """Tell whether a prefix may replace a removed part: `tests/config.py` is not the package's `config.py`."""
+    removed = _plain_prefix(removed)
+    if not prefix or not removed.strip("./") or removed.endswith(prefix):
+        return True
+    copy_of_package = re.compile(rf"(^|/){re.escape(PurePosixPath(prefix).name)}[.~-][^/]*/$")
+    return bool(copy_of_package.search(removed) or (_LEADS_IN.search(removed) and _LEADS_IN.search(prefix)))
 
 
 def _preferred(patch: Patch, fitting: list[PathMap], exists: Exists) -> PathMap:
@@ -213,9 +235,7 @@ def _preferred(patch: Patch, fitting: list[PathMap], exists: Exists) -> PathMap:
     usual = [path_map for path_map in fitting if path_map.old_strip == path_map.new_strip == 1 and not path_map.prefix]
     if usual and _side_prefixed(patch):
         return usual[0]
-    meanings = {
-        tuple(file_paths(file, path_map, exists) for file in patch.files): path_map for path_map in reversed(fitting)
-    }
+    meanings = {tuple(_hits(patch, path_map, exists, asked=True)): path_map for path_map in reversed(fitting)}
     if len(meanings) == 1:
         return fitting[0]
     choices = ", ".join(path_map.words for path_map in list(meanings.values())[:4])
@@ -231,13 +251,19 @@ def _side_prefixed(patch: Patch) -> bool:
     return all(name.split("/", 1)[0] in _PREFIXES for name in names)
 
 
+def _has_sides(patch: Patch, exists: Exists) -> bool:
+    """Tell whether the tree really has an `a/` or `b/` with a file that the patch speaks of."""
+    names = [name for file in patch.files for name in (file.old_name, file.new_name) if name]
+    return any(exists(side + name.partition("/")[2]) for name in names for side in ("a/", "b/"))
+
+
 def _without_evidence(patch: Patch, tree: TargetTree, exists: Exists, *, strip: int | None) -> PathMap:
     """Choose for a patch none of whose preimages is in the tree: it creates files, or it is for another tree."""
     if strip is not None:
         return _with_kept(patch, PathMap(old_strip=strip, new_strip=strip, prefix="", kept=None), tree, exists)
     if tree.layout is not Layout.PLAIN:
         return _into_package(patch, tree)
-    if _side_prefixed(patch):
+    if _side_prefixed(patch) and not _has_sides(patch, exists):
         return PathMap(old_strip=1, new_strip=1, prefix="", kept=None)
     names = ", ".join(repr(file.old_name or file.new_name) for file in patch.files[:3])
     raise RefusedError(
