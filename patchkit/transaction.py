@@ -104,7 +104,7 @@ def commit(
             _clear_quietly(directories.descriptor(state.relative), stored)
             raise
         _carry_out(site, prepared.journal, prepared.expected, stored)
-        warnings = _finish(state, site, receipt)
+        warnings = _finish(state, site, receipt, reverted=receipt is None)
     return CommitReport(
         receipt=receipt,
         made=tuple(PurePosixPath(folder.path) for folder in found.made),
@@ -140,9 +140,12 @@ def recover(state: StateDirectory) -> Recovery | None:
                         do_step(site, step, None)
             _take_back(site, journal, [step for step in journal.steps if step not in left or _is_folder(step)])
         receipt = stored_receipt(state)
-        _finish(state, site, receipt)
-    files = tuple(PurePosixPath(step.path) for step in journal.steps if step.act in (Act.PLACE, Act.REMOVE))
-    return Recovery(direction=Direction.FORWARD if forward else Direction.BACK, files=files[:-1])
+        _finish(state, site, receipt, reverted=forward and receipt is None)
+    files = (step.path for step in journal.steps if step.act in (Act.PLACE, Act.REMOVE))
+    return Recovery(
+        direction=Direction.FORWARD if forward else Direction.BACK,
+        files=tuple(PurePosixPath(path) for path in files if not path.startswith(f"{HOME}/")),
+    )
 
 
 def _completed(receipt: Receipt, stored: Receipt | None, found: Preflight) -> Receipt:
@@ -223,15 +226,18 @@ def _take_back(site: Site, journal: Journal, steps: Sequence[Step]) -> None:
         os.fsync(directory)
 
 
-def _finish(state: StateDirectory, site: Site, receipt: Receipt | None) -> tuple[str, ...]:
-    """Drop the journal of what is done and synced, then everything that is not needed any more."""
+def _finish(state: StateDirectory, site: Site, receipt: Receipt | None, *, reverted: bool) -> tuple[str, ...]:
+    """Drop the journal of what is done and synced, then everything that is not needed any more.
+
+    A stack that was `reverted` takes the archive of earlier installations along.
+    """
     directory = site.directories.descriptor(site.state)
     with _as_pending("drop the journal"):
         _drop_journal(directory)
     try:
         os.fsync(directory)
         clear(directory, receipt)
-        if receipt is None:
+        if reverted:
             remove_tree(directory, state.archive.name)
     except OSError as error:
         return (f"{state.directory} could not be cleared: {error.strerror}",)

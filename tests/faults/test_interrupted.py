@@ -12,9 +12,9 @@ import pytest
 from patchkit import durable
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError
 from patchkit.state import open_state
-from patchkit.transaction import pending, recover
+from patchkit.transaction import Direction, pending, recover
 from tests.faults.conftest import Sample
-from tests.faults.scene import ENGINE, Scene, snapshot
+from tests.faults.scene import AFTER, BEFORE, ENGINE, Scene, edits_between, snapshot
 from tests.faults.tracer import CLEAN, Point, inject, record_points, require_strace, traced
 
 REFUSED, PENDING = 1, 5
@@ -158,6 +158,32 @@ def test_file_edited_after_the_crash_is_named_and_nothing_is_lost(scratch: Path)
     assert snapshot(root) == half
     edited.write_bytes(scene.start["pkg/part2/m2.py"].content)
     assert scene.check_whole(root) == "goal"
+
+
+def test_recovery_says_which_way_and_about_which_files(scratch: Path) -> None:
+    scene, root = Scene("apply"), scratch / "tree"
+    interrupt(scene, root, middle(points_of(scene, root)))
+    with open_state(root, ENGINE, write=True) as state:
+        recovery = recover(state)
+    assert recovery is not None
+    assert recovery.direction is Direction.FORWARD
+    assert {str(path) for path in recovery.files} == {str(edit.path) for edit in edits_between(BEFORE, AFTER)}
+
+
+def test_archive_survives_an_apply_that_is_taken_back_and_goes_with_a_revert(scratch: Path) -> None:
+    scene, root = Scene("apply"), scratch / "tree"
+    interrupt(scene, root, middle(points_of(scene, root)))
+    with open_state(root, ENGINE, write=True) as state:
+        (state.archive / "old").mkdir(parents=True)
+        state.journal.rename(state.journal_back)
+        recovery = recover(state)
+        assert recovery is not None
+        assert recovery.direction is Direction.BACK
+    assert (root / ".patchkit/tree/archive/old").is_dir()
+    with open_state(root, ENGINE, write=True) as state:
+        scene.run(state)
+        Scene("revert").run(state)
+    assert not (root / ".patchkit").exists()
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["forward", "back"])
