@@ -10,9 +10,14 @@ from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt
 from patchkit.stack import WantedLayer, WantedPatch
 
 
-def stays(layer: WantedLayer, decisions: tuple[Decision, ...]) -> bool:
-    """Tell whether a layer leaves something in the tree: one that is wholly upstream leaves no trace."""
+def stays(layer: WantedLayer, decisions: tuple[Decision, ...], *, lowest: bool) -> bool:
+    """Tell whether the stack remembers a layer: the lowest one leaves no trace when it is wholly upstream.
+
+    Any other may be there already because a layer below has it, and is needed when that one is taken out.
+    """
     outcomes = {decision.outcome for decision in decisions if decision.number == layer.number}
+    if not lowest and Outcome.UPSTREAMED in outcomes:
+        return True
     return not outcomes <= {Outcome.UPSTREAMED, Outcome.NOTHING_HERE, Outcome.RETIRED}
 
 
@@ -24,7 +29,7 @@ def applied_layer(layer: WantedLayer, decisions: tuple[Decision, ...]) -> Applie
         origin=layer.origin,
         name=layer.name,
         patches=tuple(_applied_patch(wanted, own[wanted.name]) for wanted in layer.patches),
-        locked=layer.artifact is not None,
+        locked=layer.artifact is not None or layer.locked,
         applied_at=layer.applied_at,
     )
 

@@ -20,6 +20,7 @@ from patchkit.diff.produce import produce_diff
 from patchkit.diff.render import render_patch
 from patchkit.errors import RefusedError, SeriesError, UsageError
 from patchkit.lock import LOCK_NAME, Lock, render_lock
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.series import SERIES_NAME, PatchEntry, Series, parse_series
 from patchkit.strip import safe_path
@@ -31,12 +32,12 @@ NamePaths = Callable[[FilePatch], tuple[str, str]]
 
 _MBOX_LINE = b"From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
 _MIME = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_TRAILER_NAME = re.compile(r"[A-Za-z0-9-]+")
-_NUMBER = re.compile(r"([0-9]{4,})-")
-_ENDINGS = re.compile(r"(\.(patch|diff|txt|gz))+$", re.IGNORECASE)
+_CONTROL = compile_lazily(r"[\x00-\x1f\x7f]")
+_TRAILER_NAME = compile_lazily(r"[A-Za-z0-9-]+")
+_NUMBER = compile_lazily(r"([0-9]{4,})-")
+_ENDINGS = compile_lazily(r"(\.(patch|diff|txt|gz))+$", re.IGNORECASE)
 _NOISE = ("diff ", "Index: ", "Only in ", "Binary files ")
-_SIDE = re.compile(r"[abciow12]/|orig/|new/|old/")
+_SIDE = compile_lazily(r"[abciow12]/|orig/|new/|old/")
 _SLUG_LENGTH = 52
 
 

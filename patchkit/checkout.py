@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from patchkit.engine import ENGINES, normalise_name
 from patchkit.environment import directory_names, read_headers, read_small
+from patchkit.pattern import compile_lazily
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", "PKG-INFO", ".git")
 _VERSION_FILES = ("_version.py", "version.py", "_build_meta.py", "__init__.py")
-_ASSIGNMENT = re.compile(
+_ASSIGNMENT = compile_lazily(
     r"""^(?:__version__|version)(?:[ \t]*:[^=\n]*)?[ \t]*=[ \t]*(?:version[ \t]*=[ \t]*)?(["'])([^"'\n]+)\1"""
     r"""[ \t]*(?:#.*)?\r?$""",
     re.MULTILINE,
 )
-_RELEASE = re.compile(
+_RELEASE = compile_lazily(
     r"v?((?:\d+!)?\d+(?:\.\d+)+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?(?:\+[a-z0-9.]+)?)",
     re.IGNORECASE | re.ASCII,
 )
-_NO_RELEASE = re.compile(r"[0.]+(?:\.dev.*|\+.*)?")  # what setuptools-scm writes when it knows nothing
-_MAPPING = re.compile(r"^MAPPING\b[^=\n]*=[ \t]*(\{[^\n]*\})", re.MULTILINE)
-_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_NO_RELEASE = compile_lazily(r"[0.]+(?:\.dev.*|\+.*)?")  # what setuptools-scm writes when it knows nothing
+_MAPPING = compile_lazily(r"^MAPPING\b[^=\n]*=[ \t]*(\{[^\n]*\})", re.MULTILINE)
+_OBJECT_ID = compile_lazily(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MOST_FILES = 500
 _PACKED_REFS = 1 << 24
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from patchkit.pattern import compile_lazily
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # A row with its line end. Adjacent quoted parts stand for CSV's doubled quotes: the same text, no ambiguity.
-_ROW = re.compile(rb'(?:"[^"]*"|[^"\r\n])*(?:\r\n|\n|\r|\Z)')
-_LINE = re.compile(rb"[^\n]*(?:\n|\Z)")
-_QUOTED_FIELD = re.compile(rb'"(?:[^"]|"")*"')
-_SIZE_FIELD = re.compile(r"[0-9]{1,19}")
-_MUST_QUOTE = re.compile(rb'[,"\r\n]')
+_ROW = compile_lazily(rb'(?:"[^"]*"|[^"\r\n])*(?:\r\n|\n|\r|\Z)')
+_LINE = compile_lazily(rb"[^\n]*(?:\n|\Z)")
+_QUOTED_FIELD = compile_lazily(rb'"(?:[^"]|"")*"')
+_SIZE_FIELD = compile_lazily(r"[0-9]{1,19}")
+_MUST_QUOTE = compile_lazily(rb'[,"\r\n]')
 _OWN_ROW = b".dist-info/RECORD"
 
 

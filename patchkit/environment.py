@@ -7,7 +7,6 @@ what cannot be read counts as absent.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from patchkit.engine import normalise_name
 from patchkit.errors import TargetError
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SITE_NAMES = ("site-packages", "dist-packages")
 _SMALL = 1 << 18
 _ASK_SECONDS = 60.0
-_PYTHON_DIRECTORY = re.compile(r"(?:python|pypy)(3\.[0-9]+)t?")
-_PLAIN = re.compile(r"[0-9A-Za-z.+!_ -]{1,100}")
+_PYTHON_DIRECTORY = compile_lazily(r"(?:python|pypy)(3\.[0-9]+)t?")
+_PLAIN = compile_lazily(r"[0-9A-Za-z.+!_ -]{1,100}")
 # Runs in the other interpreter, with -I: nothing of the user's is imported. Python 3.6 understands it.
 _QUESTION = """
 import json, site, sys, sysconfig

@@ -48,7 +48,9 @@ class UsageError(PatchkitError):
 class ParseError(PatchkitError):
     """A text is not in the format it should be in; says where and shows the line."""
 
-    def __init__(self, what: str, *, source: str, line_number: int, line: bytes = b"", why: str = "", hint: str = "") -> None:
+    def __init__(
+        self, what: str, *, source: str, line_number: int, line: bytes = b"", why: str = "", hint: str = ""
+    ) -> None:
         place = f"{source}:{line_number}: {what}"
         shown = repr(line[:120])[2:-1]
         super().__init__(place, why=f"  {line_number} | {shown}\n{why}".rstrip(), hint=hint)

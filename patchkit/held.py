@@ -8,12 +8,12 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patchkit.durable import sync_all
 from patchkit.errors import UnsafePathError
+from patchkit.record import dataclass
 from patchkit.tree import FileState, Kind
 
 if TYPE_CHECKING:

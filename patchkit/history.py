@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from patchkit.errors import RefusedError
 from patchkit.state import StateDirectory
 
 _KEPT = ("receipt.json", "pristine", "patches")
@@ -15,6 +16,15 @@ def archive_state(state: StateDirectory) -> Path:
 
     Needs the exclusive lock and no pending journal. What an interruption leaves behind is swept by the next writer.
     """
+    try:
+        return _archive(state)
+    except OSError as error:
+        raise RefusedError(
+            f"cannot put the old state aside in {state.archive}", why=f"{error.strerror}; the tree is as it was"
+        ) from error
+
+
+def _archive(state: StateDirectory) -> Path:
     state.archive.mkdir(exist_ok=True)
     place = state.archive / str(_next_number(state.archive))
     place.mkdir()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import enum
-import re
-from dataclasses import dataclass
 from typing import Any
 
 from patchkit.errors import UnsafePathError
+from patchkit.pattern import compile_lazily
 from patchkit.receipt import SCHEMA, parse_path, parse_state, read_checked, render_lines, render_state
+from patchkit.record import dataclass
 from patchkit.state import StateDirectory
 from patchkit.tree import FileState
 
-_NUMBERED = re.compile(r"(stage|backup)/[0-9]{1,9}")
+_NUMBERED = compile_lazily(r"(stage|backup)/[0-9]{1,9}")
 
 
 class Act(enum.Enum):

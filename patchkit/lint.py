@@ -20,6 +20,7 @@ from patchkit.engine import find_engine
 from patchkit.errors import PatchkitError
 from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, match_lock, stale_patches
 from patchkit.locking import Rendered, make_section, package_parent, render_series, unproven_offsets
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.series import SERIES_NAME, PatchEntry, Series, applies, missing_requirements, retired
 from patchkit.strip import strip_name
@@ -46,9 +47,9 @@ class Finding:
     what: str
 
 
-_PLACE = re.compile(r"(?P<place>[^\s:]+(?::[0-9]+)?): (?P<what>.+)", re.DOTALL)
-_LINE = re.compile(r"line ([0-9]+): (.+)", re.DOTALL)
-_PATCH_NAME = re.compile(r"[0-9]{4,}-.*\.patch(\.gz)?")
+_PLACE = compile_lazily(r"(?P<place>[^\s:]+(?::[0-9]+)?): (?P<what>.+)", re.DOTALL)
+_LINE = compile_lazily(r"line ([0-9]+): (.+)", re.DOTALL)
+_PATCH_NAME = compile_lazily(r"[0-9]{4,}-.*\.patch(\.gz)?")
 
 
 def unreadable(error: PatchkitError) -> Finding:

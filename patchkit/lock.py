@@ -7,20 +7,20 @@ patched}}}]}`, keys sorted, so that two people who lock the same series write th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from patchkit.errors import SeriesError
+from patchkit.pattern import compile_lazily
+from patchkit.record import dataclass
 
 SCHEMA = 1
 LOCK_NAME = "series.lock"
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")  # a byte of a name is \udc80 to \udcff
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SHA256 = compile_lazily(r"[0-9a-f]{64}")
+_UNWRITABLE = compile_lazily(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")  # a byte of a name is \udc80 to \udcff
+_CONTROL = compile_lazily(r"[\x00-\x1f\x7f]")
 _SIZE_LIMIT = 64 * 1024 * 1024
 _AGAIN = "write it anew: patchkit series lock"
 

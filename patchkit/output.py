@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -15,6 +16,9 @@ from patchkit.errors import PatchkitError
 _COLOURS = {"good": "32", "bad": "31", "doubt": "33", "dim": "2", "head": "1"}
 _PATIENCE_SECONDS = 1.0
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+# What turns the direction of a text, breaks its lines or cannot be seen.
+_UNSEEN = (0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+_CONTROL.update({code: f"\\u{code:04x}" for code in _UNSEEN})
 
 
 @dataclass(slots=True)
@@ -28,25 +32,36 @@ class Output:
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """Write a line of data."""
-        print(self._painted(text, style, self.stdout), file=self.stdout)
+        self._print(self._painted(text, style, self.stdout))
 
     def raw(self, content: bytes) -> None:
         """Write bytes of data as they are, or made visible where a person looks at them."""
-        self.stdout.flush()
         buffer = getattr(self.stdout, "buffer", None)
-        if buffer is None or self.stdout.isatty():
-            self.stdout.write(visible(content.decode("utf-8", errors="backslashreplace")))
-        else:
-            buffer.write(content)
-        self.stdout.flush()
+        try:
+            self.stdout.flush()
+            if buffer is None or self.stdout.isatty():
+                self.stdout.write(_encodable(visible(content.decode("utf-8", errors="backslashreplace")), self.stdout))
+            else:
+                buffer.write(content)
+            self.stdout.flush()
+        except BrokenPipeError:
+            self._hang_up()
 
     def document(self, record: Mapping[str, object] | Sequence[object]) -> None:
         """Write a JSON document: stable keys, digests instead of contents."""
-        print(json.dumps(record, indent=1, ensure_ascii=True), file=self.stdout)
+        self._print(json.dumps(record, indent=1, ensure_ascii=True))
 
     def note(self, text: str, *, style: str = "") -> None:
         """Write a line for people beside the data: a warning, what was chosen."""
-        print(self._painted(text, style, self.stderr), file=self.stderr)
+        with suppress(BrokenPipeError):  # nobody listens
+            print(self._painted(text, style, self.stderr), file=self.stderr)
+
+    def flush(self) -> None:
+        """Write out what is held back; who closed the pipe has seen enough."""
+        try:
+            self.stdout.flush()
+        except BrokenPipeError:
+            self._hang_up()
 
     def progress(self, text: str) -> None:
         """Say what takes long; nothing in the first second, nothing with --json."""
@@ -61,8 +76,20 @@ class Output:
         if error.hint:
             self.note(f"next: {error.hint}")
 
+    def _print(self, text: str) -> None:
+        try:
+            print(text, file=self.stdout)
+        except BrokenPipeError:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Write no more: the reader has gone, as `| head` does; the command goes on and keeps its exit status."""
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, self.stdout.fileno())
+        os.close(sink)
+
     def _painted(self, text: str, style: str, stream: TextIO) -> str:
-        text = visible(text)
+        text = _encodable(visible(text), stream)
         if (
             not style
             or not text
@@ -77,3 +104,13 @@ class Output:
 def visible(text: str) -> str:
     """Make control characters and undecodable bytes visible: a name in a patch shall not steer the terminal."""
     return text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def one_line(name: str) -> str:
+    """Make the line ends and tabs of a name visible too, so that it cannot pass for a line of ours."""
+    return name.replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from patchkit.bytecode import CACHE, find_bytecode
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
 from patchkit.held import Directories, Seen, parents
+from patchkit.pattern import compile_lazily
 from patchkit.receipt import Receipt, parse_path
+from patchkit.record import dataclass
 from patchkit.state import StateDirectory
 from patchkit.tree import Kind
 
@@ -26,7 +27,7 @@ _HINTS: dict[type, str] = {
     RefusedError: "run as the owner of the tree, or make the files writable",
     UnsafePathError: "replace the link by the directory itself",
 }
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+_OCTAL = compile_lazily(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from patchkit.errors import TreeChangedError, UnsafePathError
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.tree import FileState, Kind
 
@@ -17,8 +17,8 @@ SCHEMA = 1
 _MODES = 0o7777
 LARGEST_RECEIPT = 256 << 20
 _KINDS = {kind.value: kind for kind in (Kind.FILE, Kind.SYMLINK)}
-_STATE = re.compile(r"(file|symlink) ([0-7]{1,4}) ([0-9a-f]{64})")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_STATE = compile_lazily(r"(file|symlink) ([0-7]{1,4}) ([0-9a-f]{64})")
+_SHA256 = compile_lazily(r"[0-9a-f]{64}")
 _Part = TypeVar("_Part")
 
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 -- exported
 else:
 
-    def dataclass(*, frozen: bool, kw_only: bool, slots: bool) -> Callable[[type], type]:
-        """Make a class a record: frozen, keyword-only, with slots; other kinds are for the standard decorator."""
-        if not (frozen and kw_only and slots):
-            raise TypeError("a record is frozen, keyword-only and has slots")
-        return _make_record
+    def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
+        """Make a class a record: frozen, with slots; other kinds are for the standard decorator."""
+        if not (frozen and slots):
+            raise TypeError("a record is frozen and has slots")
+        return lambda plain: _make_record(plain, "*, " if kw_only else "")
 
 
-def _make_record(plain: type) -> type:
+def _make_record(plain: type, keywords: str) -> type:
     names = tuple(plain.__annotations__)
     space = {name: value for name, value in plain.__dict__.items() if name not in ("__dict__", "__weakref__")}
     defaults = {name: space.pop(name) for name in names if name in space}
@@ -29,7 +29,7 @@ def _make_record(plain: type) -> type:
     setters = {f"_set_{name}": record.__dict__[name].__set__ for name in names}
     standing = {f"_default_{name}": value for name, value in defaults.items()}
     arguments = ", ".join(f"{name}=_default_{name}" if name in defaults else name for name in names)
-    lines = [f"def __init__(self{', *, ' if names else ''}{arguments}):"]
+    lines = [f"def __init__(self{', ' + keywords if names else ''}{arguments}):"]
     lines += [f" _set_{name}(self, {name})" for name in names] or [" pass"]
     made: dict[str, Any] = {}
     exec("\n".join(lines), {**setters, **standing}, made)  # noqa: S102 -- the names are those of a class of ours

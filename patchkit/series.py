@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import MAX_RAW, inflate_patch
 from patchkit.errors import PatchkitError, SeriesError
 from patchkit.lock import LOCK_NAME, Lock, read_lock
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
 from patchkit.trailers import Trailers, parse_trailers, split_target
@@ -61,9 +61,9 @@ class SeriesLine:
 
 
 _SERIES_LIMIT = 4 << 20
-_COMMENT = re.compile(r"(?:^|\s)#.*")
-_STRIP = re.compile(r"-p([0-9]{1,3})")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_COMMENT = compile_lazily(r"(?:^|\s)#.*")
+_STRIP = compile_lazily(r"-p([0-9]{1,3})")
+_CONTROL = compile_lazily(r"[\x00-\x1f\x7f-\x9f]")
 _QUILT = "a line is a patch's name, then at most `-pN`, then at most a `# comment`"
 
 

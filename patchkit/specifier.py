@@ -6,12 +6,13 @@ import re
 
 from patchkit.engine import ENGINES, KNOWN_NAMES, Engine, find_engine, normalise_name
 from patchkit.errors import UsageError
+from patchkit.pattern import compile_lazily
 
-_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)?\s*")
-_CLAUSE = re.compile(r"[^,]*")
-_VERSION_AFTER = re.compile(r"[-@=:/ ]*v?([0-9][0-9A-Za-z.+!-]*)$")
+_NAME = compile_lazily(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)?\s*")
+_CLAUSE = compile_lazily(r"[^,]*")
+_VERSION_AFTER = compile_lazily(r"[-@=:/ ]*v?([0-9][0-9A-Za-z.+!-]*)$")
 # The sets that people write nearly always: valid without asking packaging, whose import costs more than all else here.
-_PLAIN_SET = re.compile(r"(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:,(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*)*")
+_PLAIN_SET = compile_lazily(r"(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:,(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*)*")
 _HINT = "write NAME or NAME with versions: vllm==0.6.3, 'sglang>=0.5,<0.5.2'"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 
 from patchkit.errors import RefusedError
 from patchkit.held import Seen, see
+from patchkit.record import dataclass
 from patchkit.tree import Kind
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -7,11 +7,11 @@ import errno
 import os
 from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from patchkit.errors import TreeChangedError, UnsafePathError
 from patchkit.held import Directories, Seen, parents, see
 from patchkit.journal import Act, Step
+from patchkit.record import dataclass
 from patchkit.staging import is_same, keep_entry
 from patchkit.tree import FileState, Kind
 

@@ -15,20 +15,23 @@ from pathlib import PurePosixPath
 
 from patchkit.diff.model import Change, FilePatch, Patch
 from patchkit.errors import RefusedError, UnsafePathError
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.target import Layout, TargetTree
 
 Exists = Callable[[str], bool]
 """Tells whether a file or a link stands at a path below the root."""
 
-_SLASHES = re.compile(r"/+")
+_SLASHES = compile_lazily(r"/+")
 _PREFIXES = frozenset({"a", "b", "c", "i", "o", "w", "1", "2", "orig", "new", "old"})
-_REFUSED = re.compile(r"[\x00\n\r]")
+_REFUSED = compile_lazily(r"[\x00\n\r]")
 # Where a package lies in its repository, in a site directory, or at the top.
-_LEADS_IN = re.compile(r"^$|(^|/)(python|src|(site|dist)-packages)/$")
+_LEADS_IN = compile_lazily(r"^$|(^|/)(python|src|(site|dist)-packages)/$")
 _NEVER = frozenset({".git", ".patchkit"})
-_DEPENDENCIES = re.compile(r"(^|/)(pyproject\.toml|setup\.(py|cfg)|(requirements|constraints)[^/]*(/[^/]*)?|uv\.lock)$")
-_NATIVE = re.compile(
+_DEPENDENCIES = compile_lazily(
+    r"(^|/)(pyproject\.toml|setup\.(py|cfg)|(requirements|constraints)[^/]*(/[^/]*)?|uv\.lock)$"
+)
+_NATIVE = compile_lazily(
     r"(^|/)(csrc|cmake|sgl-kernel|sgl-router|rust)/|(^|/)(CMakeLists\.txt|Cargo\.(toml|lock))$"
     r"|\.(cu|cuh|c|cc|cpp|cxx|h|hpp|hip|rs|cmake)$"
 )

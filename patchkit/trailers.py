@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from patchkit.errors import SeriesError
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 
@@ -63,11 +64,11 @@ _LISTS = {"requires": "Requires", "needs-runtime": "Needs-Runtime"}
 _OURS = _ONCE | _LISTS
 _HEADER_NAMES = {*_OURS, "from", "author", "date", "bug", "last-update", "applied-upstream", "reviewed-by"}
 _GIT_WRITES = ("Signed-off-by: ", "(cherry picked from commit ")
-_FIELD = re.compile(r"([A-Za-z0-9-]+)[ \t]*:")
-_PATCH_PREFIX = re.compile(r"\s*(?:re:\s*)*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
-_SYMBOL = re.compile(r"[A-Za-z0-9_]+")
-_RUNTIME_PART = re.compile(r"[a-z][a-z0-9_]*")
-_TARGET = re.compile(r"\s*([A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*((?:[<>=!~].*)?)")
+_FIELD = compile_lazily(r"([A-Za-z0-9-]+)[ \t]*:")
+_PATCH_PREFIX = compile_lazily(r"\s*(?:re:\s*)*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
+_SYMBOL = compile_lazily(r"[A-Za-z0-9_]+")
+_RUNTIME_PART = compile_lazily(r"[a-z][a-z0-9_]*")
+_TARGET = compile_lazily(r"\s*([A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*((?:[<>=!~].*)?)")
 _BLANKS = " \t\r"
 
 

@@ -91,6 +91,11 @@ def test_a_record_shows_its_fields() -> None:
     assert repr(Ours(number=3)) == "Ours(number=3, name='none')"
 
 
+def test_a_record_may_take_its_fields_by_position() -> None:
+    positional = patchkit.record.dataclass(frozen=True, slots=True)(_fresh())
+    assert positional(3, "x") == positional(number=3, name="x")
+
+
 def test_other_kinds_of_classes_are_refused() -> None:
     with pytest.raises(TypeError, match="a record is frozen"):
-        patchkit.record.dataclass(frozen=False, kw_only=True, slots=True)
+        patchkit.record.dataclass(frozen=False, slots=True)

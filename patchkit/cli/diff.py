@@ -12,6 +12,7 @@ from patchkit.errors import TreeChangedError
 from patchkit.output import Output
 from patchkit.session import Session, Standing, open_session
 from patchkit.tree import TreeEntry
+from patchkit.workflow import check_workable
 
 
 @click.command("diff", short_help="What differs from pristine, as a unified diff.")
@@ -27,8 +28,10 @@ def command(*, choice: Choice, output: Output) -> int:
       patchkit diff --target vllm
       patchkit diff --root ./site-packages > all-changes.diff
     """
-    tree = select_tree(choice, output)
+    tree = select_tree(choice, output, plain=True)
     with open_session(tree, write=False, say=output.note) as session:
+        if session.condition.standing is Standing.PENDING:
+            check_workable(session)
         if session.condition.standing is Standing.REPLACED:
             raise TreeChangedError(
                 "no diff: a reinstall replaced the patched files",

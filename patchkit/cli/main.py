@@ -79,7 +79,6 @@ def run(arguments: list[str]) -> int:
     output = Output()
     try:
         status = patchkit.main(args=arguments, prog_name="patchkit", standalone_mode=False)
-        output.stdout.flush()
     except PatchkitError as error:
         output.error(error)
         return int(error.status)
@@ -91,18 +90,9 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         output.note("interrupted", style="bad")
         return int(ExitStatus.INTERRUPTED)
-    except BrokenPipeError:
-        return _closed_pipe()
     except Exception as error:  # noqa: BLE001 -- the top edge: whatever else comes up is a bug of patchkit
         from patchkit.cli.bug import report_bug
 
         return report_bug(error, output)
+    output.flush()
     return int(status) if isinstance(status, int) else int(ExitStatus.DONE)
-
-
-def _closed_pipe() -> int:
-    """Leave quietly when the reader of our output has gone, as `| head` does."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return int(ExitStatus.DONE)

@@ -40,7 +40,7 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     """
     if patch and layer is not None:
         raise UsageError("PATCH and --layer name two things", hint="give one of them")
-    tree = select_tree(choice, output)
+    tree = select_tree(choice, output, plain=True)
     epoch = source_date_epoch()
     with open_session(tree, write=True, say=output.note) as session:
         saver = None if save_edits is None else partial(_save, save_edits)

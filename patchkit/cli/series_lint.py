@@ -82,7 +82,8 @@ def _name(ground: Artifact) -> str:
 def _show(checked: Sequence[_Checked], output: Output) -> None:
     for shelved, on, findings in checked:
         places = f", on {', '.join(on)}" if on else ", by itself"
-        output.line(f"{shelved.name}{places}", style="head")
+        shipped = not shelved.engine or shelved.directory.is_relative_to(patches_directory())
+        output.line(f"{shelved.name}{'' if shipped else f' in {shelved.directory}'}{places}", style="head")
         for finding in findings:
             style = "bad" if finding.severity is Severity.ERROR else "doubt"
             what = finding.what.replace("\n", "\n      ")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Placement, Verdict
-from patchkit.output import Output
+from patchkit.output import Output, one_line
 from patchkit.plan import FileEdit, Plan
 from patchkit.receipt import AppliedLayer, Receipt
 from patchkit.session import Condition
@@ -88,18 +88,18 @@ def _counts(decision: Decision) -> str:
 
 def _show_file(file: FileDecision, output: Output, *, everything: bool) -> None:
     if file.note:
-        output.line(f"    {file.name}: {file.note}", style="doubt")
+        output.line(f"    {one_line(file.name)}: {file.note}", style="doubt")
         return
-    odd = [placement for placement in file.placements if everything or placement.verdict is not Verdict.EXACT]
+    numbered = enumerate(file.placements, 1)
+    odd = [(number, one) for number, one in numbered if everything or one.verdict is not Verdict.EXACT]
     shown = file.refusal or ("there already" if file.present and everything else "")
     if shown or odd:
         output.line(f"    {file.path}{f': {shown}' if shown else ''}", style="bad" if file.refusal else "")
-    for placement in odd:
-        output.line(f"      {_hunk_words(file, placement)}")
+    for number, placement in odd:
+        output.line(f"      {_hunk_words(number, placement)}")
 
 
-def _hunk_words(file: FileDecision, placement: Placement) -> str:
-    number = next(place for place, one in enumerate(file.placements, 1) if one is placement)
+def _hunk_words(number: int, placement: Placement) -> str:
     hunk = placement.hunk
     verdict = f"offset {placement.offset:+d}" if placement.verdict is Verdict.OFFSET else placement.verdict.value
     reason = f": {placement.reason}".replace("\n", "\n        ") if placement.reason else ""

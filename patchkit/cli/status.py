@@ -40,7 +40,7 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
       patchkit status --target vllm==0.6.3 --require-applied
       patchkit status --root ./site-packages --json
     """
-    tree = select_tree(choice, output, asked)
+    tree = select_tree(choice, output, asked, plain=not require_applied)
     with open_session(tree, write=False, say=output.note) as session:
         audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
         status = _STATUS[session.condition.standing]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from patchkit.errors import ParseError, UsageError
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 
@@ -36,11 +37,11 @@ class Assignment:
     origin: str
 
 
-_ASSIGNED = re.compile(r"CONFIG_([A-Za-z0-9_]+)=(.*)")
-_NOT_SET = re.compile(r"# CONFIG_([A-Za-z0-9_]+) is not set")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_INT = re.compile(r"-?[0-9]+")
-_HEX = re.compile(r"0[xX][0-9a-fA-F]+")
+_ASSIGNED = compile_lazily(r"CONFIG_([A-Za-z0-9_]+)=(.*)")
+_NOT_SET = compile_lazily(r"# CONFIG_([A-Za-z0-9_]+) is not set")
+_QUOTED = compile_lazily(r'"((?:[^"\\]|\\.)*)"')
+_INT = compile_lazily(r"-?[0-9]+")
+_HEX = compile_lazily(r"0[xX][0-9a-fA-F]+")
 _EXAMPLE = 'as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
 
 

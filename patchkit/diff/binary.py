@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from patchkit.diff.model import BinaryHunk, BinaryKind, BinaryPatch
 from patchkit.diff.text import PatchText
 from patchkit.errors import RefusedError
+from patchkit.pattern import compile_lazily
 
 MAX_BINARY = 128 << 20
 """The most bytes that one patch's binary hunks may inflate to, and that one delta may make."""
 MARKER = b"GIT binary patch"
-_START = re.compile(rb"(literal|delta) (\d{1,19})\r?$")
+_START = compile_lazily(rb"(literal|delta) (\d{1,19})\r?$")
 _SHORTEST = 6  # a length byte and one group of five
 _COPY_DEFAULT = 0x10000
 _COPY_BIT = 0x80

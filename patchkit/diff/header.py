@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,17 +17,18 @@ from patchkit.diff.names import (
     split_git_names,
 )
 from patchkit.diff.text import PatchText
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 DIFF_GIT = b"diff --git "
-BINARY_DIFFERS = re.compile(rb"Binary files (.+) differ\r?$")
-_KEYWORD = re.compile(
+BINARY_DIFFERS = compile_lazily(rb"Binary files (.+) differ\r?$")
+_KEYWORD = compile_lazily(
     rb"(--- |\+\+\+ |old mode |new mode |deleted file mode |new file mode |copy from |copy to |rename from |rename to "
     rb"|rename old |rename new |similarity index |dissimilarity index |index )",
 )
 _SYNONYMS = {b"rename old ": b"rename from ", b"rename new ": b"rename to "}
-_MODE = re.compile(rb"[0-7]{1,7}(?=\s|$)")
-_INDEX = re.compile(rb"([0-9a-f]{1,64})\.\.([0-9a-f]{1,64})(?: (.+))?$")
+_MODE = compile_lazily(rb"[0-7]{1,7}(?=\s|$)")
+_INDEX = compile_lazily(rb"([0-9a-f]{1,64})\.\.([0-9a-f]{1,64})(?: (.+))?$")
 # Lines that name a file before its `---` line: diff's and svn's own, with the ruler below `Index:`, and CVS's.
 _COMMAND_LINES = (b"diff ", b"Index: ", b"=====", b"RCS file: ", b"retrieving revision ")
 _FORMAT, _REGULAR, _SYMLINK, _SUBMODULE = 0o170000, 0o100000, 0o120000, 0o160000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from patchkit.diff.image import Image, split_lines
 from patchkit.diff.model import Proof
 from patchkit.diff.scope import Headings, Scopes, c_rule, default_rule, is_heading, python_scopes
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from patchkit.diff.model import Hunk
 
 _C_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".cu", ".cuh", ".inl")
-_DEFINITION = re.compile(rb"(?:async[ \t]+)?(class|def)[ \t]+([^\W\d][^\W]*)")
+_DEFINITION = compile_lazily(rb"(?:async[ \t]+)?(class|def)[ \t]+([^\W\d][^\W]*)")
 _GNU_CUT = 38  # `diff -p` cuts a heading to 40 bytes, git to 80
 
 

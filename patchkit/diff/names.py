@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 _ESCAPES = {
@@ -18,18 +19,18 @@ _ESCAPES = {
     ord("\\"): 0x5C,
 }
 _LETTERS = {value: bytes([letter]) for letter, value in _ESCAPES.items()}
-_QUOTED = re.compile(rb'"((?:[^"\\\n]|\\.)*)"', re.DOTALL)
-_ESCAPE = re.compile(rb"\\([0-3][0-7][0-7]|.)", re.DOTALL)
-_UNSAFE = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
+_QUOTED = compile_lazily(rb'"((?:[^"\\\n]|\\.)*)"', re.DOTALL)
+_ESCAPE = compile_lazily(rb"\\([0-3][0-7][0-7]|.)", re.DOTALL)
+_UNSAFE = compile_lazily(rb'[\x00-\x1f"\\\x7f-\xff]')
 # What ends a bare name: white space that is not a blank (git's name_terminate), or a NUL, as in every C program.
-_NAME_END = re.compile(rb"[\t\r\v\f\0]")
+_NAME_END = compile_lazily(rb"[\t\r\v\f\0]")
 # "2010-07-05 19:41:17.620000023 -0500" behind a tab, or behind blanks where a tab was damaged (diff_timestamp_len).
-_TIMESTAMP = re.compile(
+_TIMESTAMP = compile_lazily(
     rb"[\t ](?:\d\d)?\d\d-\d\d-\d\d \d?\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?\r?$",
 )
-_EPOCH = re.compile(rb"(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)\r?$")
+_EPOCH = compile_lazily(rb"(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)\r?$")
 _LONGEST = 2 * 4 * 4096  # two names of PATH_MAX bytes, each byte escaped
-_DEV_NULL = re.compile(rb"/dev/null(?=\s|$)")
+_DEV_NULL = compile_lazily(rb"/dev/null(?=\s|$)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

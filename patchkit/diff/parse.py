@@ -22,9 +22,10 @@ from patchkit.diff.model import NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk
 from patchkit.diff.recognise import no_diff_error
 from patchkit.diff.text import PatchText, read_text
 from patchkit.errors import PatchFormatError
+from patchkit.pattern import compile_lazily
 
-HUNK_HEADER = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?(.*)", re.DOTALL)
-_ANY_NUMBERS = re.compile(rb"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
+HUNK_HEADER = compile_lazily(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?(.*)", re.DOTALL)
+_ANY_NUMBERS = compile_lazily(rb"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
 _OLD, _NEW, _HUNK = b"--- ", b"+++ ", b"@@ -"
 _COMBINED = (b"diff --cc ", b"diff --combined ")
 _STARTS = (DIFF_GIT, _OLD, _HUNK, b"Binary files ", *_COMBINED)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from patchkit.diff.binary import MARKER
 from patchkit.diff.header import BINARY_DIFFERS, DIFF_GIT
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Patch
 from patchkit.diff.names import split_binary_names, split_git_names
+from patchkit.pattern import compile_lazily
 
-_RANGES = re.compile(rb"@@ -(\S+) \+(\S+) @@")
+_RANGES = compile_lazily(rb"@@ -(\S+) \+(\S+) @@")
 _SWAPPED_CHANGE = {Change.CREATE: Change.DELETE, Change.DELETE: Change.CREATE}
 _SWAPPED_LINE = {b"+": b"-", b"-": b"+"}
 _BINARY = b"Binary files "
@@ -23,7 +23,7 @@ _SWAPPED_WORDS = (
     (b"copy from ", b"copy to "),
     (b"--- ", b"+++ "),
 )
-_INDEX = re.compile(rb"index ([0-9a-f]+)\.\.([0-9a-f]+)")
+_INDEX = compile_lazily(rb"index ([0-9a-f]+)\.\.([0-9a-f]+)")
 
 
 def reverse_patch(patch: Patch) -> Patch:

@@ -14,6 +14,8 @@ import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from patchkit.pattern import compile_lazily
+
 if TYPE_CHECKING:
     import ast
     from collections.abc import Callable, Sequence
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
     Rule = Callable[[bytes], bytes]
 
 _HEADING_LENGTH = 80
-_PYTHON_HEADING = re.compile(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)", re.DOTALL)
+_PYTHON_HEADING = compile_lazily(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)", re.DOTALL)
 # git's cpp driver, without its second pattern for lines that the default rule takes too: labels are no functions.
-_LABEL = re.compile(rb"[ \t]*[A-Za-z_][A-Za-z_0-9]*:[ \t]*(?:$|/[/*])")
-_C_HEADING = re.compile(rb"(?:::[ \t]*)?[A-Za-z_]", re.DOTALL)
+_LABEL = compile_lazily(rb"[ \t]*[A-Za-z_][A-Za-z_0-9]*:[ \t]*(?:$|/[/*])")
+_C_HEADING = compile_lazily(rb"(?:::[ \t]*)?[A-Za-z_]", re.DOTALL)
 _DEFAULT_FIRST = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$")
-_LONE_CR = re.compile(rb"\r(?!\n)")
+_LONE_CR = compile_lazily(rb"\r(?!\n)")
 
 
 class Scopes:
