@@ -4,7 +4,8 @@ usage: python -m benchmarks.generate series|large|real-like DIRECTORY
 
 `series` is 200 patches with 2,000 hunks over 600 of a tree's 3,000 files, `large` one diff of 20 MB with 48,000 hunks,
 `real-like` one diff of the size of a real one (167 hunks over 49 files of a 2,000-file tree). DIRECTORY receives
-`tree/` (an unpacked wheel of a made-up vllm 0.6.3) and `patches/vllm/0.6.3/` (series and patches).
+`tree/` (an unpacked wheel of a made-up vllm 0.1.0, for which nothing is shipped) and `patches/vllm/0.1.0/` (series and
+patches).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ENGINE = "vllm"
-VERSION = "0.6.3"
+VERSION = "0.1.0"
 CONTEXT = 3
 SPACING = 2 * CONTEXT + 3
 """Lines between two edits of a file, so that each becomes a hunk of its own."""

@@ -103,14 +103,14 @@ def real_diff(_scratch: Path) -> Scenario:
 def series(scratch: Path) -> Scenario:
     """200 patches, 2,000 hunks over 600 of 3,000 files."""
     directory = _generate("series", scratch)
-    _lock("vllm==0.6.3", scratch / "patches", scratch / "tree")
+    _lock("vllm==0.1.0", scratch / "patches", scratch / "tree")
     return Scenario(
         name="series",
         what="generated series with lock: 200 patches, 2,000 hunks, 600 of 3,000 files",
         tree=scratch / "tree",
         rivals=("git apply", "quilt push -a"),
         contenders=(
-            Contender(name="patchkit", command=_apply_series("vllm==0.6.3", scratch / "patches")),
+            Contender(name="patchkit", command=_apply_series("vllm==0.1.0", scratch / "patches")),
             *_peers(directory, strip=1),
         ),
     )
@@ -159,7 +159,7 @@ def _generate(shape: str, scratch: Path) -> Path:
     """Generate in a process of its own, so that ours stays small; return the series' directory."""
     command = [sys.executable, "-m", "benchmarks.generate", shape, str(scratch)]
     subprocess.run(command, cwd=CHECKOUT, check=True)
-    return scratch / "patches" / "vllm" / "0.6.3"
+    return scratch / "patches" / "vllm" / "0.1.0"
 
 
 def _lock(target: str, patches: Path, tree: Path) -> None:

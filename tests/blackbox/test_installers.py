@@ -25,11 +25,11 @@ class Environment:
         self.wheels = home / "wheels"
         self._installer = installer
         self._cache = home / "cache"
-        wheel_file(self.wheels, "vllm", "0.6.3", engine())
-        wheel_file(self.wheels, "vllm", "0.6.4", engine(version="0.6.4", later=MODULE))
+        wheel_file(self.wheels, "vllm", "0.1.0", engine())
+        wheel_file(self.wheels, "vllm", "0.1.1", engine(version="0.1.1", later=MODULE))
         self.diff = home / "change.diff"
         self.diff.write_text(DIFF + NEW_FILE)
-        self.install("vllm==0.6.3")
+        self.install("vllm==0.1.0")
 
     def install(self, *arguments: str) -> None:
         self._run("install", "--no-index", "--no-deps", "--find-links", str(self.wheels), *arguments)
@@ -87,7 +87,7 @@ def test_an_installed_engine_is_patched_and_reverted(environment: Environment) -
 
 def test_an_upgrade_is_seen_and_the_new_version_patched_afresh(environment: Environment) -> None:
     assert environment.apply().status == 0
-    environment.install("--upgrade", "vllm==0.6.4")
+    environment.install("--upgrade", "vllm==0.1.1")
     assert not (environment.site / "vllm/extra.py").exists(), "RECORD named the new file"
     pristine = snapshot(environment.site)
 
@@ -102,7 +102,7 @@ def test_an_upgrade_is_seen_and_the_new_version_patched_afresh(environment: Envi
 
 def test_a_reinstall_of_the_same_version_is_seen(environment: Environment) -> None:
     assert environment.apply().status == 0
-    environment.install("--force-reinstall", "vllm==0.6.3")
+    environment.install("--force-reinstall", "vllm==0.1.0")
     assert (environment.site / "vllm/engine.py").read_bytes() == MODULE
     _assert_replaced(environment)
     assert environment.apply().status == 0
@@ -117,7 +117,7 @@ def test_an_uninstall_takes_everything_but_our_state(environment: Environment) -
     assert not {path for path in directories(environment.site) if path.startswith("vllm")}
     gone = environment.patchkit("status")
     assert gone.status == 1, gone.said
-    environment.install("vllm==0.6.3")
+    environment.install("vllm==0.1.0")
     _assert_replaced(environment)
     assert environment.apply().status == 0
     assert environment.patchkit("revert").status == 0
@@ -131,7 +131,7 @@ def test_the_cache_of_uv_keeps_the_old_bytes(tmp_path: Path) -> None:
     if module.stat().st_nlink == 1:
         pytest.skip("uv did not hard-link: cache and environment are on different file systems")
     assert environment.apply().status == 0
-    environment.install("--reinstall", "vllm==0.6.3")
+    environment.install("--reinstall", "vllm==0.1.0")
     assert module.read_bytes() == MODULE
 
 

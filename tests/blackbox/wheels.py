@@ -1,4 +1,7 @@
-"""Small made-up engines: an unpacked wheel as a tree, or a wheel file that pip and uv install."""
+"""Small made-up engines: an unpacked wheel as a tree, or a wheel file that pip and uv install.
+
+They are of versions (vllm 0.1.0, sglang 0.1.3) that no shipped series is for.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ new file mode 100644
 """
 
 
-def engine(name: str = "vllm", version: str = "0.6.3", **modules: bytes) -> dict[str, bytes]:
+def engine(name: str = "vllm", version: str = "0.1.0", **modules: bytes) -> dict[str, bytes]:
     """Return the files of an engine: `engine.py`, `layers/attention.py` and what else is given (dots for slashes)."""
     files = {
         f"{name}/__init__.py": f'__version__ = "{version}"\n'.encode(),

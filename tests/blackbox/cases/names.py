@@ -4,8 +4,8 @@ from tests.blackbox.case import Case, lines
 from tests.blackbox.wheels import CHANGED, MODULE, engine
 
 HUNK = lines("@@ -2,7 +2,7 @@", " ", " import os", " ", "-RATE = 1", "+RATE = 2", " LIMIT = 3", " ", " ")
-VLLM = ("vllm", "0.6.3")
-SGLANG = ("sglang", "0.5.1")
+VLLM = ("vllm", "0.1.0")
+SGLANG = ("sglang", "0.1.3")
 
 
 def _git(old: str, new: str) -> bytes:
@@ -70,7 +70,7 @@ CASES = (
     _wheel("commit and index prefixes", "diff.mnemonicPrefix", _git("c/vllm/engine.py", "i/vllm/engine.py")),
     _wheel("no prefix", "diff.noprefix", _git("vllm/engine.py", "vllm/engine.py")),
     _wheel(
-        "other directory names", "diff -ru old new", _plain("vllm-0.6.3/vllm/engine.py", "vllm-mine/vllm/engine.py")
+        "other directory names", "diff -ru old new", _plain("vllm-0.1.0/vllm/engine.py", "vllm-mine/vllm/engine.py")
     ),
     _tree(
         "time stamps",

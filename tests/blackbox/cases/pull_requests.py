@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.blackbox.case import Case, lines
 from tests.blackbox.wheels import CHANGED, DIFF, NEW_FILE, engine
 
-VLLM = ("vllm", "0.6.3")
+VLLM = ("vllm", "0.1.0")
 PACKAGE = DIFF.encode() + NEW_FILE.encode()
 EXTRA = b"import os\nEXTRA = 1\n"
 
