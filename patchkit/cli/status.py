@@ -9,9 +9,11 @@ import click
 from patchkit.audit import Audit, audit_package
 from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
 from patchkit.cli.show import layer_lines, status_document, tree_words
-from patchkit.errors import ExitStatus
+from patchkit.errors import ExitStatus, TargetError
 from patchkit.output import Output
+from patchkit.remains import find_remains
 from patchkit.session import Session, Standing, open_session
+from patchkit.target import TargetTree, parse_target
 from patchkit.workflow import is_wholly_there
 
 _STATUS = {
@@ -40,7 +42,10 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
       patchkit status --target vllm==0.6.3 --require-applied
       patchkit status --root ./site-packages --json
     """
-    tree = select_tree(choice, output, asked, plain=not require_applied)
+    try:
+        tree = select_tree(choice, output, asked, plain=not require_applied)
+    except TargetError:
+        tree = _what_is_left(choice)
     with open_session(tree, write=False, say=output.note) as session:
         audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
         status = _STATUS[session.condition.standing]
@@ -48,6 +53,16 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
             status = ExitStatus.REFUSED
         _show(session, audit, status, output, require_applied=require_applied)
     return status
+
+
+def _what_is_left(choice: Choice) -> TargetTree:
+    """Return the place of an engine that was uninstalled although it was patched; raise again when there is none."""
+    left = None
+    if choice.target:
+        left = find_remains(parse_target(choice.target, root=choice.root, python=choice.python))
+    if left is None:
+        raise  # noqa: PLE0704 -- called while the error is handled
+    return left
 
 
 def _show(session: Session, audit: Audit | None, status: int, output: Output, *, require_applied: bool) -> None:
