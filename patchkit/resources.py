@@ -21,6 +21,11 @@ def native_directory(package: Path = _PACKAGE) -> Path:
     return _resource("native", package)
 
 
+def runtime_directory(package: Path = _PACKAGE) -> Path:
+    """Return the package whose parts travel into patched engines."""
+    return package / "runtime"
+
+
 def _resource(name: str, package: Path) -> Path:
     """Prefer the installed place: a checkout has none, and beside an installed package lies what others installed."""
     installed = package / _INSTALLED / name

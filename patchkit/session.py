@@ -131,7 +131,7 @@ def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Cond
         return Condition(standing=Standing.UNPATCHED, files=(), reason="no receipt")
     changed = tuple(file for file in receipt.files if not _is(entries.get(file.path), file.current))
     if receipt.distribution != tree.distribution or (tree.distribution and receipt.version != tree.version):
-        was = f"{receipt.distribution or receipt.version}, now {tree.distribution or tree.version}"
+        was = f"{receipt.distribution or receipt.version}, now {tree.distribution or tree.version or 'uninstalled'}"
         return Condition(standing=Standing.REPLACED, files=(), reason=f"the receipt is for {was}")
     if not changed:
         return Condition(standing=Standing.PATCHED, files=(), reason="every touched file is as patchkit left it")

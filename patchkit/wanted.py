@@ -17,10 +17,12 @@ from patchkit.lock import LockedArtifact, match_lock, stale_patches
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass
+from patchkit.resources import runtime_directory
 from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
 from patchkit.stack import WantedLayer, WantedPatch
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
+from patchkit.travelling import runtime_patch
 from patchkit.tree import Entries, Kind
 
 
@@ -75,6 +77,7 @@ def series_layer(
     tree = situation.tree
     artifact = _artifact(series, situation, terms)
     patches = tuple(_wanted_entry(entry, tree, terms, names) for entry in series.entries)
+    enabled = {wanted.name for wanted in patches if wanted.enabled}
     satisfied = {wanted.name for wanted in patches if wanted.enabled or wanted.retired}
     faults = missing_requirements(series.entries, satisfied)
     if faults:
@@ -83,11 +86,13 @@ def series_layer(
             why="\n".join(f"{fault.what}: {fault.why}" for fault in faults),
             hint=faults[0].hint,
         )
+    needed = {part for entry in series.entries if entry.name in enabled for part in entry.trailers.needs_runtime}
+    runtime = runtime_patch(needed, runtime_directory(), tree)
     return WantedLayer(
         number=0,
         origin=origin,
         name=label,
-        patches=patches,
+        patches=patches if runtime is None else (*patches, runtime),
         artifact=artifact,
         strict=True,  # what the lock's hashes prove needs no other proof
         base=terms.base,

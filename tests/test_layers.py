@@ -20,8 +20,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("engine", "specifier", "target", "environment", "held", "checkout", "fetch", "dist", "archive"),
     ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
-    ("strip", "decision", "decide", "wanted", "stack", "applied", "plan"),
-    ("state", "journal", "bytecode", "preflight", "staging", "steps", "prepare", "store", "history", "transaction"),
+    ("strip", "decision", "decide", "wanted", "stack", "travelling", "applied", "plan"),
+    ("state", "journal", "bytecode", "preflight", "staging", "steps", "prepare", "store", "history", "remains", "transaction"),
     ("compose", "session", "status", "workflow"),
     ("author", "locking", "catalogue", "editing", "naming", "undoing", "lint", "port", "abi"),
     ("native",),

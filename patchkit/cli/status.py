@@ -45,7 +45,10 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
     try:
         tree = select_tree(choice, output, asked, plain=not require_applied)
     except TargetError:
-        tree = _what_is_left(choice)
+        left = _what_is_left(choice)
+        if left is None:
+            raise
+        tree = left
     with open_session(tree, write=False, say=output.note) as session:
         audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
         status = _STATUS[session.condition.standing]
@@ -55,14 +58,11 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
     return status
 
 
-def _what_is_left(choice: Choice) -> TargetTree:
-    """Return the place of an engine that was uninstalled although it was patched; raise again when there is none."""
-    left = None
-    if choice.target:
-        left = find_remains(parse_target(choice.target, root=choice.root, python=choice.python))
-    if left is None:
-        raise  # noqa: PLE0704 -- called while the error is handled
-    return left
+def _what_is_left(choice: Choice) -> TargetTree | None:
+    """Return the place of an engine that was uninstalled although it was patched."""
+    if not choice.target:
+        return None
+    return find_remains(parse_target(choice.target, root=choice.root, python=choice.python))
 
 
 def _show(session: Session, audit: Audit | None, status: int, output: Output, *, require_applied: bool) -> None:
