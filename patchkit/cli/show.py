@@ -92,7 +92,7 @@ def _show_file(file: FileDecision, output: Output, *, everything: bool) -> None:
         return
     numbered = enumerate(file.placements, 1)
     odd = [(number, one) for number, one in numbered if everything or one.verdict is not Verdict.EXACT]
-    shown = file.refusal or ("there already" if file.present and everything else "")
+    shown = file.refusal.removeprefix(f"{file.path}: ") or ("there already" if file.present and everything else "")
     if shown or odd:
         output.line(f"    {file.path}{f': {shown}' if shown else ''}", style="bad" if file.refusal else "")
     for number, placement in odd:
