@@ -63,7 +63,8 @@ def prepare(site: Site, found: Preflight, keeping: Keeping, *, engine: str, seco
         *placed,
         *receipt,
     )
-    site.directories.sync(stager.changed)
+    # The state directory too: a journal must not outlive what it counts on, and they lie side by side.
+    site.directories.sync((*stager.changed, site.state))
     return Prepared(journal=Journal(engine=engine, steps=steps), expected=stager.expected)
 
 
