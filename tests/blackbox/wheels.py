@@ -6,6 +6,7 @@ They are of versions (vllm 0.1.0, sglang 0.1.3) that no shipped series is for.
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import zipfile
 from collections.abc import Mapping
@@ -83,19 +84,24 @@ def write_tree(root: Path, files: Mapping[str, bytes]) -> Path:
 def record_of(root: Path, name: str = "*") -> dict[str, str]:
     """Return the RECORD of a distribution, or of the only one below a directory, as path to `hash,size`."""
     (record,) = root.glob(f"{name}-*.dist-info/RECORD")
-    return dict(line.split(",", 1) for line in record.read_text().splitlines())
+    with record.open(newline="") as stream:
+        return {path: f"{digest},{size}" for path, digest, size in csv.reader(stream)}
 
 
 def recorded(root: Path, name: str = "*") -> dict[str, str]:
-    """Return what RECORD should say of the files that it names."""
+    """Return what RECORD should say of the files that it names; of those that are not there what it says."""
     rows = {}
-    for path in record_of(root, name):
+    for path, row in record_of(root, name).items():
         file = root / path
-        row = f"{path},,\n" if path.endswith("/RECORD") or not file.is_file() else _row(path, file.read_bytes())
-        rows[path] = row.rstrip("\n").split(",", 1)[1]
+        known = file.is_file() and not path.endswith("/RECORD")
+        rows[path] = _proof(file.read_bytes()) if known else row
     return rows
 
 
 def _row(path: str, content: bytes) -> str:
+    return f"{path},{_proof(content)}\n"
+
+
+def _proof(content: bytes) -> str:
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    return f"{path},sha256={digest},{len(content)}\n"
+    return f"sha256={digest},{len(content)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import zlib
 
 from tests.blackbox.case import Case, File, lines
@@ -40,6 +41,11 @@ def _binary(content: bytes) -> bytes:
         length = len(row) + ord("A") - 1 if len(row) <= 26 else len(row) - 27 + ord("a")
         text += bytes([length]) + base64.b85encode(row, pad=True) + b"\n"
     return text + b"\n"
+
+
+def _id(content: bytes) -> str:
+    """Return git's id of a blob."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 CHANGE = _hunk(b"three\n", b"THREE\n", b"two\n", b"four\n")
@@ -153,7 +159,7 @@ CASES = (
         patch=CHANGE.replace(b"-2,3 +2,3", b"-2,4 +2,4"),
         after=None,
         status=1,
-        says=(":3:",),
+        says=("line 3 says",),
     ),
     Case(
         name="count too small",
@@ -260,10 +266,23 @@ CASES = (
         {"f.py": SIX},
         {"link": ("link", "f.py")},
     ),
+    Case(
+        name="binary literal of another content",
+        why="the id of the preimage is another one",
+        before={"blob": BEFORE_BLOB + b"x"},
+        patch=lines(
+            "diff --git a/blob b/blob", f"index {_id(BEFORE_BLOB)}..{_id(AFTER_BLOB)} 100644", "GIT binary patch"
+        )
+        + _binary(AFTER_BLOB)
+        + _binary(BEFORE_BLOB),
+        after=None,
+        status=1,
+        says=("blob",),
+    ),
     _git_change(
         "binary literal",
         "GIT binary patch, both sides",
-        lines("diff --git a/blob b/blob", "index 1111111..2222222 100644", "GIT binary patch")
+        lines("diff --git a/blob b/blob", f"index {_id(BEFORE_BLOB)}..{_id(AFTER_BLOB)} 100644", "GIT binary patch")
         + _binary(AFTER_BLOB)
         + _binary(BEFORE_BLOB),
         {"blob": BEFORE_BLOB},
