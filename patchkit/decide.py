@@ -16,8 +16,8 @@ from patchkit.diff.binary import apply_binary
 from patchkit.diff.compare import Block, compare_lines
 from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
-from patchkit.diff.model import Change, FilePatch, Hunk, Placement, Proof, Verdict
-from patchkit.errors import PatchkitError, UnsafePathError
+from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Placement, Proof, Verdict
+from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
 from patchkit.overlay import Overlay
 from patchkit.record import dataclass
 from patchkit.tree import Kind, TreeEntry
@@ -171,12 +171,12 @@ def _new_content(
 ) -> tuple[bytes | None, tuple[Placement, ...], str]:
     """Return the content after the patch, the placements, and why not (then the content is None)."""
     if file.binary is not None:
-        return _binary_content(file, path, entry)
+        return _binary_content(file, file.binary, path, entry)
     if not file.hunks:
         return entry.content, (), ""
     lines = split_lines(entry.content)
     evidence = _evidence(file, path, entry, ground)
-    if ground.moved and evidence.base is not None and not evidence.proven:
+    if ground.moved and evidence.base is not None:
         file = _moved_with_lines(file, compare_lines(split_lines(evidence.base), lines))
     placements = place_hunks(file, lines, evidence)
     refused = [placement for placement in placements if not accepted(placement, strict=ground.strict)]
@@ -189,13 +189,27 @@ def _new_content(
     return apply_placements(file, lines, placements), placements, ""
 
 
-def _binary_content(file: FilePatch, path: str, entry: TreeEntry) -> tuple[bytes | None, tuple[Placement, ...], str]:
-    """Return what a binary patch makes of a file that is, by its object id, the one it was made for."""
-    if file.binary is not None and (not entry.content or _is_blob(file.old_blob, entry.content)):
-        return apply_binary(file.binary, entry.content), (), ""
-    if _is_blob(file.new_blob, entry.content):
-        return entry.content, (), ""
+def _binary_content(
+    file: FilePatch, binary: BinaryPatch, path: str, entry: TreeEntry
+) -> tuple[bytes | None, tuple[Placement, ...], str]:
+    """Return what a binary patch makes of a file that is, by its object id or its other side, what it was made for."""
+    content = entry.content
+    if _is_blob(file.new_blob, content):
+        return content, (), ""
+    made = apply_binary(binary, content)
+    if made == content or not content or _is_blob(file.old_blob, content) or _leads_back(binary, made, content):
+        return made, (), ""
     return None, (), f"{path}: the binary patch is for another content than is there"
+
+
+def _leads_back(binary: BinaryPatch, made: bytes, content: bytes) -> bool:
+    """Tell whether the patch's other side makes the content again."""
+    if binary.reverse is None:
+        return False
+    try:
+        return apply_binary(BinaryPatch(forward=binary.reverse, reverse=None), made) == content
+    except RefusedError:
+        return False
 
 
 def move_hunk(hunk: Hunk, offset: int) -> Hunk:
