@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from patchkit.diff.apply import apply_placements
 from patchkit.diff.binary import apply_binary
@@ -19,7 +18,7 @@ from patchkit.diff.locate import Evidence, accepted, place_hunks
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Placement, Proof, Verdict
 from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
 from patchkit.overlay import Overlay
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.tree import Kind, TreeEntry
 
 EXECUTABLE = 0o111
@@ -94,7 +93,7 @@ def _modify(file: FilePatch, path: str, ground: Ground) -> Finding:
 
 
 def _create(file: FilePatch, path: str, ground: Ground) -> Finding:
-    ground.now.check_parents(path)
+    ground.now.check_parents(path, leaving=ground.vacated)
     standing = ground.now.lookup(path)
     kind, mode = _kind_and_mode(file.new_mode)
     empty = TreeEntry(kind=kind, mode=mode, content=b"")
@@ -137,7 +136,7 @@ def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
 
 def _rename(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
     ground.before.check_parents(old)
-    ground.now.check_parents(new)
+    ground.now.check_parents(new, leaving=ground.vacated)
     source = (ground.now if file.change is Change.MODIFY else ground.before).lookup(old)
     if source is None:
         return _gone(file, f"{old} is not there")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from patchkit.errors import RefusedError, UnsafePathError
@@ -93,11 +93,11 @@ class Overlay:
         """Let the path be this entry; None takes it away."""
         self._changed[path] = entry
 
-    def check_parents(self, path: str) -> None:
-        """Refuse a path whose parent is not, and will not be, a directory."""
+    def check_parents(self, path: str, *, leaving: Collection[str] = ()) -> None:
+        """Refuse a path whose parent is not, and will not be, a directory; a file that is `leaving` makes room."""
         for parent in _parents(path):
             entry = self.lookup(parent)
-            if entry is None or entry.kind is Kind.DIRECTORY:
+            if entry is None or entry.kind is Kind.DIRECTORY or (parent in leaving and entry.kind is Kind.FILE):
                 continue
             if entry.kind is Kind.SYMLINK:
                 raise UnsafePathError(f"{path}: passes through a symlink", why=f"{parent} is a symlink")

@@ -100,7 +100,7 @@ class PristineCopies(Mapping[PurePosixPath, "TreeEntry | None"]):
     def __init__(self, state: StateDirectory, receipt: Receipt) -> None:
         self._state = state
         self._files = {file.path: file.pristine for file in receipt.files}
-        self._copies: Entries = open_entries(state.pristine)
+        self._copies: Entries = open_entries(state.pristine) if state.pristine.is_dir() else {}
 
     def __getitem__(self, path: PurePosixPath) -> TreeEntry | None:
         """Return the file as it was, None when it was not there. Raises TreeChangedError for a damaged copy."""
