@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from patchkit.decision import Decision, Outcome
 from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt
+from patchkit.record import replace
 from patchkit.stack import WantedLayer, WantedPatch
 
 

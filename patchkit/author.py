@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
@@ -21,7 +20,7 @@ from patchkit.diff.render import render_patch
 from patchkit.errors import RefusedError, SeriesError, UsageError
 from patchkit.lock import LOCK_NAME, Lock, render_lock
 from patchkit.pattern import compile_lazily
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.series import SERIES_NAME, PatchEntry, Series, parse_series
 from patchkit.strip import safe_path
 from patchkit.trailers import add_trailers, parse_trailers

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from patchkit.engine import ENGINES, find_engine
 from patchkit.errors import UsageError
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.resources import patches_directory
 from patchkit.series import SERIES_NAME, Series, applies, available_series, find_series, read_series
 from patchkit.target import TargetTree

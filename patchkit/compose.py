@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
 from patchkit.decide import move_hunk
 from patchkit.diff.model import FilePatch, Patch
@@ -13,7 +12,7 @@ from patchkit.errors import RefusedError, TreeChangedError
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.stack import NOTHING_HERE, UPSTREAMED, WantedLayer, WantedPatch, render_stack
 from patchkit.trailers import parse_trailers
 

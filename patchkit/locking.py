@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from patchkit.archive import Artifact
@@ -20,7 +19,7 @@ from patchkit.errors import RefusedError, SeriesError, UsageError
 from patchkit.lock import Lock, LockedArtifact, LockedFile, stale_patches
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.series import PatchEntry, Series
 from patchkit.session import Session, Standing
 from patchkit.stack import Rendering, WantedLayer, render_stack

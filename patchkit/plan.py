@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from patchkit.applied import applied_layer, explained, kept_decisions, stays
@@ -18,7 +17,7 @@ from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
 from patchkit.errors import UnsafePathError
 from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.stack import Rendering, WantedLayer, render_stack
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, FileState, Kind, TreeEntry

@@ -6,7 +6,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, Unsaf
 from patchkit.held import Directories, Seen, parents
 from patchkit.pattern import compile_lazily
 from patchkit.receipt import Receipt, parse_path
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.state import StateDirectory
 from patchkit.tree import Kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from patchkit.durable import sync_all
@@ -14,6 +14,7 @@ from patchkit.held import Seen
 from patchkit.journal import Act, Journal, Step
 from patchkit.preflight import Checked, Preflight, heir
 from patchkit.receipt import Receipt
+from patchkit.record import replace
 from patchkit.staging import Dress, keep_entry, ourselves, write_file, write_link
 from patchkit.steps import Site
 from patchkit.tree import FileState, Kind

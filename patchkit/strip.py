@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from patchkit.diff.model import Change, FilePatch, Patch
 from patchkit.errors import RefusedError, UnsafePathError
 from patchkit.pattern import compile_lazily
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.target import Layout, TargetTree
 
 Exists = Callable[[str], bool]

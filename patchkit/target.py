@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import os
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ from patchkit.environment import (
     scan_site,
 )
 from patchkit.errors import TargetError
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.specifier import accepts, parse_specifier, pinned_version, unknown_engine
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import enum
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from patchkit.journal import Act, Journal, Step, read_journal, render_journal
 from patchkit.preflight import Preflight, check_edits
 from patchkit.prepare import Keeping, prepare
 from patchkit.receipt import Receipt, render_receipt
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.staging import Dress, write_synced
 from patchkit.state import HOME, StateDirectory, remove_tree
 from patchkit.steps import Site, can_be_done, do_step, left_to_do, touched, undo_step

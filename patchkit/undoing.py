@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from patchkit.decision import Decision, FileDecision, Outcome
@@ -11,6 +10,7 @@ from patchkit.diff.model import Change, FilePatch
 from patchkit.diff.reverse import reverse_patch
 from patchkit.locking import Rendered
 from patchkit.overlay import PristineEntries
+from patchkit.record import replace
 from patchkit.stack import WantedPatch, render_stack
 from patchkit.tree import TreeEntry
 

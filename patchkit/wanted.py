@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from patchkit.config.dotconfig import Assignment, is_enabled
@@ -16,7 +15,7 @@ from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
 from patchkit.lock import LockedArtifact, match_lock, stale_patches
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.resources import runtime_directory
 from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
 from patchkit.stack import WantedLayer, WantedPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -15,7 +14,7 @@ from patchkit.errors import TargetError, TreeChangedError, UsageError
 from patchkit.history import archive_state
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.receipt import AppliedLayer, Origin, Receipt
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.series import Series, find_series
 from patchkit.session import Session, Standing
 from patchkit.stack import WantedLayer, render_stack

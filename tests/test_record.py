@@ -81,6 +81,14 @@ def test_the_module_dataclasses_takes_a_record_for_one(record: Callable[..., Any
         dataclasses.replace(one, other=1)
 
 
+def test_replace_changes_what_it_names_and_refuses_other_names() -> None:
+    one = Ours(number=3, name="x")
+    assert patchkit.record.replace(one, number=4) == Ours(number=4, name="x")
+    assert one.number == 3
+    with pytest.raises(TypeError):
+        patchkit.record.replace(one, other=1)
+
+
 def test_a_record_is_copied_and_pickled() -> None:
     one = Ours(number=3, name="x")
     assert copy.deepcopy(one) == one

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from patchkit.cli.options import Choice, select_tree, source_date_epoch, tree_op
 from patchkit.errors import RefusedError, UsageError
 from patchkit.locking import installed_artifact
 from patchkit.output import Output
+from patchkit.record import replace
 from patchkit.session import open_session
 
 _Function = Callable[..., Any]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.diff.model import NO_NEWLINE
+from patchkit.record import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

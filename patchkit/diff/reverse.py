@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from patchkit.diff.binary import MARKER
 from patchkit.diff.header import BINARY_DIFFERS, DIFF_GIT
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Patch
 from patchkit.diff.names import split_binary_names, split_git_names
 from patchkit.pattern import compile_lazily
+from patchkit.record import replace
 
 _RANGES = compile_lazily(rb"@@ -(\S+) \+(\S+) @@")
 _SWAPPED_CHANGE = {Change.CREATE: Change.DELETE, Change.DELETE: Change.CREATE}
