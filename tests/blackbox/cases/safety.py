@@ -83,7 +83,13 @@ CASES = (
         "CVE-2018-1000156",
         lines("--- a/f.py", "+++ b/f.py", "2c", "!touch owned", ".", "w", "q"),
     ),
-    _refused("set-user-id mode", "git knows 644 and 755", _create("new.py", "104755")),
+    Case(
+        name="set-user-id mode",
+        why="git knows 644 and 755: the bit is dropped, as git and GNU patch do",
+        before={"f.py": FILE},
+        patch=_create("new.py", "104755"),
+        after={"new.py": ("exec", b"owned\n")},
+    ),
     _refused("device", "not a file", _create("new.py", "020666")),
     _refused(
         "submodule",
