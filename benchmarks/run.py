@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import Run, Summary, machine, run, summarize, tool_version
 from benchmarks.scenarios import CHECKOUT, SCENARIOS, Contender, Scenario, UnavailableError, patchkit
@@ -25,6 +26,8 @@ from benchmarks.scenarios import CHECKOUT, SCENARIOS, Contender, Scenario, Unava
 # What a tool leaves behind for itself. A RECORD is patchkit's to keep right; the others know nothing of it.
 OWN = re.compile(r"(^|/)(\.patchkit|\.pc)(/|$)|\.orig$|\.rej$|\.dist-info/RECORD$")
 PEERS = ("git", "patch", "quilt")
+DOCS = CHECKOUT / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 
 class WrongResultError(Exception):
@@ -36,7 +39,7 @@ def main() -> int:
     options = _options()
     os.environ.update(GIT_CEILING_DIRECTORIES=tempfile.gettempdir(), GIT_CONFIG_NOSYSTEM="1", LC_ALL="C.UTF-8")
     os.environ["PYTHONPATH"] = str(CHECKOUT)
-    report = {"schema": 1, "machine": machine(), "versions": _versions(), "scenarios": {}}
+    report: dict[str, Any] = {"schema": 1, "machine": machine(), "versions": _versions(), "scenarios": {}}
     print(report["machine"])
     print("; ".join(report["versions"].values()), flush=True)
     good = True
@@ -59,6 +62,8 @@ def main() -> int:
         }
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1) + "\n")
+    if options.docs:
+        _write_docs(report)
     return 0 if good else 1
 
 
@@ -67,10 +72,24 @@ def _options() -> argparse.Namespace:
     parser.add_argument("scenario", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)} (default: all)")
     parser.add_argument("--runs", type=int, default=9, help="of each contender; the median is shown (default: 9)")
     parser.add_argument("--json", type=Path, default=CHECKOUT / "benchmarks" / "out" / "bench.json")
+    parser.add_argument("--docs", action="store_true", help="write the figures into docs/benchmarks.md")
     options = parser.parse_args()
     if unknown := [name for name in options.scenario if name not in SCENARIOS]:
         parser.error(f"no such scenario: {', '.join(unknown)}")
     return options
+
+
+def _write_docs(report: Mapping[str, Any]) -> None:
+    """Replace what stands between the two marks of the page by the figures of this run."""
+    rows = ["| scenario | tool | CPU ms | min..max | wall ms | RSS MiB |", "|---|---|---:|---:|---:|---:|"]
+    for scenario in report["scenarios"].values():
+        for name, took in scenario["contenders"].items():
+            spread = f"{took['cpu_min']:.0f}..{took['cpu_max']:.0f}"
+            cells = (scenario["what"], name, f"{took['cpu']:.0f}", spread, f"{took['wall']:.0f}", f"{took['rss']:.0f}")
+            rows.append(f"| {' | '.join(cells)} |")
+    text = "\n".join([f"{report['machine']}; {'; '.join(report['versions'].values())}.", "", *rows])
+    before, _, rest = DOCS.read_text().partition(BEGIN)
+    DOCS.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
 
 
 def _versions() -> dict[str, str]:
