@@ -32,28 +32,35 @@ def command(*, root: Path | None, python: Path | None, output: Output) -> int:
       patchkit targets --root ./site-packages --json
     """
     rows = [_look(tree) for tree in find_targets(root=root, python=python)]
-    pending = any(condition.standing is Standing.PENDING for _, _, condition in rows)
+    unsound = any(isinstance(how, PatchkitError) or how.standing is Standing.PENDING for _, _, how in rows)
     if output.machine:
         output.document({"schema": 1, "targets": [_document(*row) for row in rows]})
     elif not rows:
         output.line("no engine found; --python EXE looks in another environment, --root DIR in a tree")
     else:
-        for tree, series, condition in rows:
+        for tree, series, how in rows:
             output.line(tree_words(tree), style="head")
             output.line(f"  series: {_series_words(series, tree)}")
-            output.line(f"  {condition.standing.value}: {condition.reason}")
-    return ExitStatus.TREE_CHANGED if pending else ExitStatus.DONE
+            output.line(f"  {': '.join(_standing(how))}")
+    return ExitStatus.TREE_CHANGED if unsound else ExitStatus.DONE
 
 
-def _look(tree: TargetTree) -> tuple[TargetTree, Series | PatchkitError | None, Condition]:
-    """Return a tree with its series, or with what is wrong with that, and how it stands."""
+def _standing(how: Condition | PatchkitError) -> tuple[str, str]:
+    return ("unreadable", how.what) if isinstance(how, PatchkitError) else (how.standing.value, how.reason)
+
+
+def _look(tree: TargetTree) -> tuple[TargetTree, Series | PatchkitError | None, Condition | PatchkitError]:
+    """Return a tree with its series and how it stands, or with what is wrong with either."""
     series: Series | PatchkitError | None
     try:
         series = find_series(patches_directory(), tree)
     except PatchkitError as error:
         series = error
-    with open_session(tree, write=False) as session:
-        return tree, series, session.condition
+    try:
+        with open_session(tree, write=False) as session:
+            return tree, series, session.condition
+    except PatchkitError as error:
+        return tree, series, error
 
 
 def _series_words(series: Series | PatchkitError | None, tree: TargetTree) -> str:
@@ -64,10 +71,13 @@ def _series_words(series: Series | PatchkitError | None, tree: TargetTree) -> st
     return f"{tree.engine}/{series.version}, {len(series.entries)} patches{'' if series.lock else ', no lock'}"
 
 
-def _document(tree: TargetTree, series: Series | PatchkitError | None, condition: Condition) -> dict[str, object]:
+def _document(
+    tree: TargetTree, series: Series | PatchkitError | None, how: Condition | PatchkitError
+) -> dict[str, object]:
+    standing, reason = _standing(how)
     return {
         **tree_document(tree),
         "series": series.version if isinstance(series, Series) else None,
-        "standing": condition.standing.value,
-        "reason": condition.reason,
+        "standing": standing,
+        "reason": reason,
     }
