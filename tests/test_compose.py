@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import ClassVar
 
 import pytest
@@ -29,6 +30,7 @@ def replaced(files: Files, path: str, number: int, text: str) -> Files:
 
 
 Edit = tuple[int, int, str]
+Layers = list[list[list[Edit]]]
 _EDIT = st.tuples(st.integers(0, 2), st.integers(1, 11), st.sampled_from(["", "one\n", "one\ntwo\n", "x\ny\nz\n"]))
 _PATCH = st.lists(_EDIT, min_size=1, max_size=3, unique_by=lambda edit: edit[:2])
 _LAYERS = st.lists(st.lists(_PATCH, min_size=1, max_size=3), min_size=2, max_size=4)
@@ -66,7 +68,7 @@ COMMON = settings(max_examples=25, deadline=None, suppress_health_check=[HealthC
 
 @COMMON
 @given(layers=_LAYERS, order=st.randoms(use_true_random=False))
-def test_layers_taken_out_in_any_order_end_in_pristine(layers, order) -> None:
+def test_layers_taken_out_in_any_order_end_in_pristine(layers: Layers, order: Random) -> None:
     one = world()
     left = stack_up(one, layers)
     while left:
@@ -80,7 +82,7 @@ def test_layers_taken_out_in_any_order_end_in_pristine(layers, order) -> None:
 
 @COMMON
 @given(layers=_LAYERS)
-def test_everything_taken_out_at_once_ends_in_pristine(layers) -> None:
+def test_everything_taken_out_at_once_ends_in_pristine(layers: Layers) -> None:
     one = world()
     numbers = stack_up(one, layers)
     assume(numbers)
@@ -90,7 +92,7 @@ def test_everything_taken_out_at_once_ends_in_pristine(layers) -> None:
 
 @COMMON
 @given(layers=_LAYERS)
-def test_plan_is_deterministic(layers) -> None:
+def test_plan_is_deterministic(layers: Layers) -> None:
     first, second = world(), world()
     stack_up(first, layers)
     stack_up(second, layers)
@@ -100,7 +102,7 @@ def test_plan_is_deterministic(layers) -> None:
 
 @COMMON
 @given(layers=_LAYERS, data=st.data())
-def test_layer_put_back_on_top_is_what_was_taken_out(layers, data) -> None:
+def test_layer_put_back_on_top_is_what_was_taken_out(layers: Layers, data: st.DataObject) -> None:
     """Taking out the topmost layer and putting it on again changes nothing."""
     one = world()
     numbers = stack_up(one, layers[:-1])

@@ -80,13 +80,13 @@ def test_stream_of_another_encoding_gets_escapes() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", newline="\n")
     Output(stdout=stream).line("\u00e9 \u4e2d")
     stream.flush()
-    assert stream.buffer.getvalue() == b"\xe9 \\u4e2d\n"  # type: ignore[attr-defined]
+    assert stream.buffer.getvalue() == b"\xe9 \\u4e2d\n"
 
 
 def test_raw_bytes_are_left_alone_in_a_file_and_shown_on_a_terminal() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     Output(stdout=stream).raw(b"\xff\x1b\n")
-    assert stream.buffer.getvalue() == b"\xff\x1b\n"  # type: ignore[attr-defined]
+    assert stream.buffer.getvalue() == b"\xff\x1b\n"
     terminal = Terminal()
     Output(stdout=terminal).raw(b"\xff\x1b\n")
     assert terminal.getvalue() == "\\xff\\x1b\n"

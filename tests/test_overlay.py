@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ class Counting(dict[PurePosixPath, TreeEntry]):
 
     asked = 0
 
-    def get(self, *arguments):
+    def get(self, *arguments: Any) -> Any:
         self.asked += 1
         return super().get(*arguments)
 

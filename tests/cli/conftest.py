@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from patchkit.cli.main import run
 from tests.blackbox.wheels import DIFF, NEW_FILE, engine, wheel_tree, write_tree
-
-
-@dataclass(frozen=True)
-class Said:
-    """How a command ended: its status and what it wrote."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        assert found["schema"] == 1
-        return found
-
-
-Patchkit = Callable[..., Said]
+from tests.cli.said import Patchkit, Said
 
 
 @pytest.fixture

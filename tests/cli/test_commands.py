@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from tests.blackbox.command import snapshot
 from tests.blackbox.wheels import CHANGED, DIFF, MODULE, engine, wheel_tree, write_tree
+from tests.cli.said import Patchkit
 
 PLAN_KEYS = {
     "schema",
@@ -31,7 +34,7 @@ def sha256(content: bytes) -> str:
 
 
 class TestPlan:
-    def test_text_names_tree_patch_verdict_and_mapping(self, patchkit, root: Path, patch: Path) -> None:
+    def test_text_names_tree_patch_verdict_and_mapping(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         before = snapshot(root, own=True)
         said = patchkit("plan", "--root", root, "--patch", patch)
         assert said.status == 0
@@ -40,17 +43,17 @@ class TestPlan:
         assert "apply would change 3 files" in said.out
         assert snapshot(root, own=True) == before
 
-    def test_refused_hunk_is_shown_with_its_reason(self, patchkit, root: Path, wrong: Path) -> None:
+    def test_refused_hunk_is_shown_with_its_reason(self, patchkit: Patchkit, root: Path, wrong: Path) -> None:
         said = patchkit("plan", "--root", root, "--patch", wrong)
         assert said.status == 1
         assert "hunk 1 (line 2, patch line 4): conflict" in said.out
         assert "nothing would be written" in said.out
 
-    def test_verbose_shows_exact_hunks(self, patchkit, root: Path, patch: Path) -> None:
+    def test_verbose_shows_exact_hunks(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         assert ": exact" not in patchkit("plan", "--root", root, "--patch", patch).out
         assert patchkit("plan", "--root", root, "--patch", patch, "-v").out.count(": exact") == 2
 
-    def test_document(self, patchkit, root: Path, patch: Path) -> None:
+    def test_document(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         said = patchkit("plan", "--root", root, "--patch", patch, "--json")
         document = said.document
         assert set(document) >= PLAN_KEYS
@@ -67,32 +70,32 @@ class TestPlan:
         [hunk] = document["patches"][0]["files"][0]["hunks"]
         assert (hunk["verdict"], hunk["line"], hunk["offset"], hunk["patch_line"]) == ("exact", 2, 0, 4)
 
-    def test_document_is_the_same_twice(self, patchkit, root: Path, patch: Path) -> None:
+    def test_document_is_the_same_twice(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         arguments = ("plan", "--root", root, "--patch", patch, "--json")
         assert patchkit(*arguments).out == patchkit(*arguments).out
 
-    def test_refused_plan_has_its_status_in_the_document(self, patchkit, root: Path, wrong: Path) -> None:
+    def test_refused_plan_has_its_status_in_the_document(self, patchkit: Patchkit, root: Path, wrong: Path) -> None:
         said = patchkit("plan", "--root", root, "--patch", wrong, "--json")
         assert (said.status, said.document["status"], said.document["refused"]) == (1, 1, True)
 
 
 class TestApply:
-    def test_it_writes_and_says_so(self, patchkit, root: Path, patch: Path) -> None:
+    def test_it_writes_and_says_so(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         said = patchkit("apply", "--root", root, "--patch", patch)
         assert "applied: 3 files changed" in said.out
         assert (root / "vllm/engine.py").read_bytes() == CHANGED
 
-    def test_document_tells_whether_it_changed_anything(self, patchkit, root: Path, patch: Path) -> None:
+    def test_document_tells_whether_it_changed_anything(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         first = patchkit("apply", "--root", root, "--patch", patch, "--json").document
         assert set(first) >= {*PLAN_KEYS, "changed"}
         assert first["changed"] is True
         assert patchkit("apply", "--root", root, "--patch", patch, "--json").document["changed"] is False
 
-    def test_same_patch_named_twice_is_one(self, patchkit, root: Path, patch: Path) -> None:
+    def test_same_patch_named_twice_is_one(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         assert patchkit("apply", "--root", root, "--patch", patch, "--patch", patch).status == 0
         assert len(patchkit("status", "--root", root, "--json").document["layers"]) == 1
 
-    def test_plain_directory_takes_a_diff(self, patchkit, tmp_path: Path) -> None:
+    def test_plain_directory_takes_a_diff(self, patchkit: Patchkit, tmp_path: Path) -> None:
         root = write_tree(tmp_path / "plain", {"f": b"a\nb\nc\n"})
         (tmp_path / "f.diff").write_text("--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n")
         assert patchkit("apply", "--root", root, "--patch", tmp_path / "f.diff").status == 0
@@ -105,27 +108,31 @@ class TestApply:
 
 
 class TestStatus:
-    def test_unpatched_tree_is_compared_with_its_record(self, patchkit, root: Path) -> None:
+    def test_unpatched_tree_is_compared_with_its_record(self, patchkit: Patchkit, root: Path) -> None:
         (root / "vllm/engine.py").write_text("by hand\n")
         said = patchkit("status", "--root", root)
         assert said.status == 0
         assert "not patched" in said.out
         assert "not as installed: vllm/engine.py" in said.out
 
-    def test_layers_are_listed_with_their_time(self, patchkit, root: Path, patch: Path, monkeypatch) -> None:
+    def test_layers_are_listed_with_their_time(
+        self, patchkit: Patchkit, root: Path, patch: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
         patchkit("apply", "--root", root, "--patch", patch)
         said = patchkit("status", "--root", root)
         assert "layer 1: one.diff (ad hoc), applied 1970-01-01T00:00:00Z" in said.out
 
-    def test_require_applied_answers_with_the_status(self, patchkit, root: Path, patch: Path, wrong: Path) -> None:
+    def test_require_applied_answers_with_the_status(
+        self, patchkit: Patchkit, root: Path, patch: Path, wrong: Path
+    ) -> None:
         asked = ("status", "--root", root, "--patch", patch, "--require-applied")
         assert patchkit(*asked).status == 1
         patchkit("apply", "--root", root, "--patch", patch)
         assert patchkit(*asked).status == 0
         assert patchkit(*asked, "--patch", wrong).status == 1
 
-    def test_document(self, patchkit, root: Path, patch: Path) -> None:
+    def test_document(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/extra.py").write_text("by hand\n")
         said = patchkit("status", "--root", root, "--json")
@@ -138,7 +145,9 @@ class TestStatus:
 
 
 class TestDiff:
-    def test_it_is_what_was_applied_and_can_be_applied(self, patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+    def test_it_is_what_was_applied_and_can_be_applied(
+        self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+    ) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         said = patchkit("diff", "--root", root)
         assert said.status == 0
@@ -148,30 +157,30 @@ class TestDiff:
         assert patchkit("apply", "--root", root, "--patch", tmp_path / "all.diff").status == 0
         assert (root / "vllm/engine.py").read_bytes() == CHANGED
 
-    def test_edits_by_hand_are_in_it(self, patchkit, root: Path, patch: Path) -> None:
+    def test_edits_by_hand_are_in_it(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/extra.py").write_text("by hand\n")
         assert "+by hand" in patchkit("diff", "--root", root).out
 
-    def test_document(self, patchkit, root: Path, patch: Path) -> None:
+    def test_document(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         document = patchkit("diff", "--root", root, "--json").document
         assert document["files"] == ["vllm/engine.py", "vllm/extra.py"]
         assert "+RATE = 2" in document["diff"]
 
-    def test_unpatched_tree_has_none(self, patchkit, root: Path) -> None:
+    def test_unpatched_tree_has_none(self, patchkit: Patchkit, root: Path) -> None:
         assert patchkit("diff", "--root", root).out == ""
 
 
 class TestRevert:
-    def test_everything(self, patchkit, root: Path, patch: Path) -> None:
+    def test_everything(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         before = snapshot(root, own=True)
         patchkit("apply", "--root", root, "--patch", patch)
         said = patchkit("revert", "--root", root)
         assert "reverted: 3 files changed, 0 layers left" in said.out
         assert snapshot(root, own=True) == before
 
-    def test_one_by_name_and_by_number(self, patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+    def test_one_by_name_and_by_number(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
         other = tmp_path / "other.diff"
         other.write_text(DIFF.replace("engine.py", "layers/attention.py"))
         for arguments in (("other.diff",), ("--layer", "2")):
@@ -181,7 +190,9 @@ class TestRevert:
             assert (root / "vllm/layers/attention.py").read_bytes() == MODULE
             assert (root / "vllm/engine.py").read_bytes() == CHANGED
 
-    def test_refused_when_an_upper_layer_needs_it(self, patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+    def test_refused_when_an_upper_layer_needs_it(
+        self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+    ) -> None:
         upper = tmp_path / "upper.diff"
         upper.write_text(DIFF.replace("-RATE = 1", "-RATE = 2").replace("+RATE = 2", "+RATE = 3"))
         patchkit("apply", "--root", root, "--patch", patch, "--patch", upper)
@@ -191,7 +202,7 @@ class TestRevert:
         assert "upper.diff  refused" in said.out
         assert snapshot(root) == before
 
-    def test_edits_are_saved_first(self, patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+    def test_edits_are_saved_first(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
         saved = tmp_path / "saved.diff"
@@ -199,7 +210,7 @@ class TestRevert:
         assert "+# mine" in saved.read_text()
         assert (root / "vllm/engine.py").read_bytes() == MODULE
 
-    def test_saved_edits_overwrite_nothing(self, patchkit, root: Path, patch: Path) -> None:
+    def test_saved_edits_overwrite_nothing(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
         assert patchkit("revert", "--root", root, "--save-edits", patch).status == 2
@@ -208,7 +219,7 @@ class TestRevert:
 
 
 class TestTargets:
-    def test_engines_of_a_tree_with_their_standing(self, patchkit, root: Path, patch: Path) -> None:
+    def test_engines_of_a_tree_with_their_standing(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         write_tree(root, wheel_tree("sglang", "0.5.1", engine("sglang", "0.5.1")))
         patchkit("apply", "--root", root, "--target", "vllm", "--patch", patch)
         said = patchkit("targets", "--root", root, "--json")
@@ -217,7 +228,7 @@ class TestTargets:
         assert rows["sglang"]["standing"] == "not patched"
         assert set(rows["vllm"]) == {*TREE_KEYS, "series", "standing", "reason"}
 
-    def test_damaged_state_of_one_does_not_hide_the_other(self, patchkit, root: Path, patch: Path) -> None:
+    def test_damaged_state_of_one_does_not_hide_the_other(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         write_tree(root, wheel_tree("sglang", "0.5.1", engine("sglang", "0.5.1")))
         patchkit("apply", "--root", root, "--target", "vllm", "--patch", patch)
         (root / ".patchkit/vllm/receipt.json").write_text("{")
@@ -226,6 +237,6 @@ class TestTargets:
         assert "unreadable: the receipt" in said.out
         assert "sglang 0.5.1" in said.out
 
-    def test_none(self, patchkit, tmp_path: Path) -> None:
+    def test_none(self, patchkit: Patchkit, tmp_path: Path) -> None:
         said = patchkit("targets", "--root", tmp_path)
         assert (said.status, "no engine found" in said.out) == (0, True)

@@ -19,6 +19,7 @@ from patchkit.cli.main import patchkit as root_command
 from patchkit.errors import ExitStatus
 from tests.blackbox.command import PATCHKIT, snapshot
 from tests.blackbox.wheels import DIFF, write_tree
+from tests.cli.said import Patchkit
 
 
 def commands(command: click.Command, *above: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -35,7 +36,7 @@ ALL = dict(commands(root_command))
 
 
 @pytest.mark.parametrize("names", ALL, ids=" ".join)
-def test_help_says_what_it_does_with_an_example(names, patchkit) -> None:
+def test_help_says_what_it_does_with_an_example(names: tuple[str, ...], patchkit: Patchkit) -> None:
     said = patchkit(*names, "--help")
     assert said.status == 0
     assert said.err == ""
@@ -45,7 +46,7 @@ def test_help_says_what_it_does_with_an_example(names, patchkit) -> None:
 
 
 @pytest.mark.parametrize("names", [names for names, one in ALL.items() if not isinstance(one, click.Group)])
-def test_every_option_has_a_help(names) -> None:
+def test_every_option_has_a_help(names: tuple[str, ...]) -> None:
     bare = [
         one.name for one in ALL[names].params if isinstance(one, click.Option) and not one.help and one.name != "help"
     ]
@@ -56,7 +57,7 @@ def test_table_of_commands_is_the_help_and_the_commands() -> None:
     assert {names[0] for names in ALL if names} == set(COMMANDS)
 
 
-def test_version(patchkit) -> None:
+def test_version(patchkit: Patchkit) -> None:
     from patchkit.version import VERSION
 
     assert patchkit("--version").out == f"patchkit, version {VERSION}\n"
@@ -65,23 +66,23 @@ def test_version(patchkit) -> None:
 class TestExitStatus:
     """Each is provoked for real."""
 
-    def test_0_done(self, patchkit, root: Path, patch: Path) -> None:
+    def test_0_done(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         assert patchkit("apply", "--root", root, "--patch", patch).status == ExitStatus.DONE
         again = patchkit("apply", "--root", root, "--patch", patch)
         assert (again.status, "nothing to do" in again.out) == (0, True)
 
-    def test_1_refused(self, patchkit, root: Path, wrong: Path) -> None:
+    def test_1_refused(self, patchkit: Patchkit, root: Path, wrong: Path) -> None:
         said = patchkit("apply", "--root", root, "--patch", wrong)
         assert said.status == ExitStatus.REFUSED
         assert "refused: nothing was written" in said.out
 
     @pytest.mark.parametrize("arguments", [(), ("nonsense",), ("plan", "--nonsense"), ("apply", "--strip", "x")])
-    def test_2_usage(self, patchkit, arguments) -> None:
+    def test_2_usage(self, patchkit: Patchkit, arguments: tuple[str, ...]) -> None:
         said = patchkit(*arguments)
         assert said.status == ExitStatus.USAGE
         assert said.out == "" or not arguments
 
-    def test_3_bug(self, patchkit, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_3_bug(self, patchkit: Patchkit, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         from patchkit.cli import status
 
         def fail(*_: object) -> None:
@@ -109,13 +110,13 @@ class TestExitStatus:
         assert run(["status", "--root", str(root)]) == ExitStatus.BUG
         assert "ZeroDivisionError" in capfd.readouterr().err
 
-    def test_4_wrong_tree(self, patchkit, root: Path, tmp_path: Path) -> None:
+    def test_4_wrong_tree(self, patchkit: Patchkit, root: Path, tmp_path: Path) -> None:
         own = write_tree(tmp_path / "own", {"one.patch": DIFF.encode(), "series": b"one.patch\n"})
         said = patchkit("plan", "--root", root, "--patches", own)
         assert said.status == ExitStatus.WRONG_TREE
         assert "--unlocked" in said.err
 
-    def test_5_tree_changed(self, patchkit, root: Path, patch: Path) -> None:
+    def test_5_tree_changed(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/engine.py").write_text("edited\n")
         for command in ("apply", "plan"):
@@ -124,7 +125,9 @@ class TestExitStatus:
             assert patchkit(command, "--root", root).status == ExitStatus.TREE_CHANGED
 
     @pytest.mark.parametrize("command", ["status", "diff", "plan", "targets"])
-    def test_5_interrupted_run_is_only_reported(self, command: str, patchkit, root: Path, patch: Path) -> None:
+    def test_5_interrupted_run_is_only_reported(
+        self, command: str, patchkit: Patchkit, root: Path, patch: Path
+    ) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / ".patchkit/vllm/journal.json").write_text("{}")
         before = snapshot(root)
@@ -171,7 +174,9 @@ BAD_PATCHES = {
 
 @pytest.mark.parametrize("command", ["plan", "apply"])
 @pytest.mark.parametrize("raw", BAD_PATCHES.values(), ids=BAD_PATCHES)
-def test_bad_patch_is_an_answer_and_not_a_crash(command: str, raw: bytes, patchkit, root: Path, tmp_path: Path) -> None:
+def test_bad_patch_is_an_answer_and_not_a_crash(
+    command: str, raw: bytes, patchkit: Patchkit, root: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "bad.diff"
     path.write_bytes(raw)
     before = snapshot(root)
@@ -206,7 +211,9 @@ BAD_ARGUMENTS = {
 
 
 @pytest.mark.parametrize("arguments", BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS)
-def test_bad_arguments_are_said_on_stderr(arguments, patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+def test_bad_arguments_are_said_on_stderr(
+    arguments: tuple[str, ...], patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+) -> None:
     before = snapshot(root, own=True)
     said = patchkit(*(one.format(root=root, tmp=tmp_path, patch=patch) for one in arguments))
     assert said.status in (1, 2), said
@@ -217,13 +224,15 @@ def test_bad_arguments_are_said_on_stderr(arguments, patchkit, root: Path, patch
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_patch_that_may_not_be_read_is_said(patchkit, root: Path, patch: Path) -> None:
+def test_patch_that_may_not_be_read_is_said(patchkit: Patchkit, root: Path, patch: Path) -> None:
     patch.chmod(0)
     assert patchkit("plan", "--root", root, "--patch", patch).status == 2
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "1.5", "²", "9" * 40])
-def test_source_date_that_is_no_number_is_said(value: str, patchkit, root: Path, patch: Path, monkeypatch) -> None:
+def test_source_date_that_is_no_number_is_said(
+    value: str, patchkit: Patchkit, root: Path, patch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", value)
     said = patchkit("apply", "--root", root, "--patch", patch)
     assert said.status == 2
@@ -232,7 +241,7 @@ def test_source_date_that_is_no_number_is_said(value: str, patchkit, root: Path,
 
 class TestDamagedState:
     @pytest.mark.parametrize("command", ["status", "diff", "revert", "targets"])
-    def test_receipt(self, command: str, patchkit, root: Path, patch: Path) -> None:
+    def test_receipt(self, command: str, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / ".patchkit/vllm/receipt.json").write_text("{")
         said = patchkit(command, "--root", root)
@@ -240,7 +249,7 @@ class TestDamagedState:
         assert "receipt" in said.out + said.err
 
     @pytest.mark.parametrize("command", ["diff", "revert"])
-    def test_pristine_copy(self, command: str, patchkit, root: Path, patch: Path) -> None:
+    def test_pristine_copy(self, command: str, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / ".patchkit/vllm/pristine/vllm/engine.py").write_text("other\n")
         said = patchkit(command, "--root", root)
@@ -248,7 +257,7 @@ class TestDamagedState:
         assert "pristine copy is damaged" in said.err
 
     @pytest.mark.parametrize("command", ["status", "diff", "revert"])
-    def test_symlink(self, command: str, patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+    def test_symlink(self, command: str, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / ".patchkit").rename(tmp_path / "state")
         (root / ".patchkit").symlink_to(tmp_path / "state")
@@ -257,7 +266,7 @@ class TestDamagedState:
         assert ".patchkit is a symlink" in said.err
 
 
-def test_json_is_one_document_and_nothing_else(patchkit, root: Path, patch: Path) -> None:
+def test_json_is_one_document_and_nothing_else(patchkit: Patchkit, root: Path, patch: Path) -> None:
     for arguments in (
         ("plan", "--patch", patch),
         ("apply", "--patch", patch),
@@ -306,7 +315,7 @@ def test_output_that_cannot_be_encoded_is_escaped(root: Path, tmp_path: Path) ->
 HOSTILE = "tests/\\033[2J\\033]0;owned\\007\\nlayer 1: fine\\342\\200\\256gpj.py"
 
 
-def test_hostile_name_is_made_visible(patchkit, root: Path, tmp_path: Path) -> None:
+def test_hostile_name_is_made_visible(patchkit: Patchkit, root: Path, tmp_path: Path) -> None:
     path = tmp_path / "hostile.diff"
     path.write_text(
         DIFF + DIFF.replace("a/vllm/engine.py", f'"a/{HOSTILE}"').replace("b/vllm/engine.py", f'"b/{HOSTILE}"')
