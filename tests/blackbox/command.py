@@ -76,6 +76,16 @@ def snapshot(root: Path, *, own: bool = False) -> Snapshot:
     return found
 
 
+def stamps(root: Path) -> dict[str, tuple[int, ...]]:
+    """Return what changes when anything is written to a file below a directory; much cheaper than its content."""
+    found = {}
+    for path in root.rglob("*"):
+        told = path.lstat()
+        if not stat.S_ISDIR(told.st_mode):
+            found[path.relative_to(root).as_posix()] = (told.st_ino, told.st_mode, told.st_size, told.st_ctime_ns)
+    return found
+
+
 def directories(root: Path) -> set[str]:
     """Return the directories below a directory but for patchkit's own."""
     found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_dir() and not path.is_symlink()}
