@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
+from typing import Any
 
 from patchkit.errors import RefusedError, UnsafePathError
-from patchkit.tree import Entries, Kind, TreeEntry
+from patchkit.tree import Entries, Kind, TreeEntry, path_of
+
+_UNSEEN: Any = object()
 
 
 class KeptEntries(Mapping[PurePosixPath, TreeEntry]):
@@ -27,6 +30,13 @@ class KeptEntries(Mapping[PurePosixPath, TreeEntry]):
         if entry is None:
             raise KeyError(path)
         return entry
+
+    def get(self, path: PurePosixPath, default: Any = None) -> Any:
+        """Return the entry or the default, at the cost of one lookup where the path was asked for before."""
+        entry = self._seen.get(path, _UNSEEN)
+        if entry is _UNSEEN:
+            entry = self._seen[path] = self._below.get(path)
+        return default if entry is None else entry
 
     def __iter__(self) -> Iterator[PurePosixPath]:
         """Iterate over what lies below."""
@@ -87,7 +97,7 @@ class Overlay:
                 return None
         if isinstance(self._below, Overlay):
             return self._below.lookup(path)
-        return self._below.get(PurePosixPath(path))
+        return self._below.get(path_of(path))
 
     def put(self, path: str, entry: TreeEntry | None) -> None:
         """Let the path be this entry; None takes it away."""

@@ -20,7 +20,7 @@ from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
 from patchkit.record import dataclass, replace
 from patchkit.stack import Rendering, WantedLayer, render_stack
 from patchkit.target import TargetTree
-from patchkit.tree import Entries, FileState, Kind, TreeEntry
+from patchkit.tree import Entries, FileState, Kind, TreeEntry, path_of
 
 SyntaxCheck = Callable[[Mapping[PurePosixPath, tuple[bytes, bytes]]], Mapping[PurePosixPath, str]]
 """Takes (before, after) by path, returns a message for what parsed before and does not any more."""
@@ -137,7 +137,7 @@ def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -
     if situation.receipt is not None:
         for file in situation.receipt.files:
             final[file.path] = _get(start, file.path)
-    final.update((PurePosixPath(path), entry) for path, entry in rendering.files)
+    final.update((path_of(path), entry) for path, entry in rendering.files)
     return final
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import PurePosixPath
 
 from patchkit.decide import Finding, Ground, decide_file
 from patchkit.decision import Decision, FileDecision, Outcome
@@ -13,7 +12,7 @@ from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
 from patchkit.record import dataclass
 from patchkit.strip import outside_note
-from patchkit.tree import Entries, TreeEntry
+from patchkit.tree import Entries, TreeEntry, path_of
 
 UPSTREAMED = "the tree has all of it already"
 NOTHING_HERE = "none of its files is in this tree"
@@ -216,7 +215,7 @@ def _decide(file: FilePatch, old: str, new: str, ground: Ground) -> FileDecision
     found: Finding = decide_file(file, old, new, ground)
     return FileDecision(
         name=name,
-        path=PurePosixPath(new or old),
+        path=path_of(new or old),
         change=file.change,
         placements=found.placements,
         refusal=found.refusal,

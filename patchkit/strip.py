@@ -17,6 +17,7 @@ from patchkit.errors import RefusedError, UnsafePathError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass, replace
 from patchkit.target import Layout, TargetTree
+from patchkit.tree import path_of
 
 Exists = Callable[[str], bool]
 """Tells whether a file or a link stands at a path below the root."""
@@ -98,6 +99,10 @@ def find_map(patch: Patch, tree: TargetTree, exists: Exists, *, strip: int | Non
     `strip` fixes the strip level, as `patch -pN`; the prefix is still looked for in an engine's tree. Raises
     RefusedError when two mappings fit equally well, or when nothing tells which is meant.
     """
+    candidates = _candidates(patch, tree, strip=strip)
+    first = next(candidates, None) if strip is not None else None
+    if first is not None and len({place for place, _ in _hits(patch, first, exists, asked=True)}) == len(patch.files):
+        return _with_kept(patch, first, tree, exists)  # no other prefix can fit better
     candidates = _candidates(patch, tree, strip=strip)
     scored = [(len(_hits(patch, path_map, exists, asked=strip is not None)), path_map) for path_map in candidates]
     best = max((hits for hits, _ in scored), default=0)
@@ -207,7 +212,7 @@ def _hits(patch: Patch, path_map: PathMap, exists: Exists, *, asked: bool) -> li
 
 
 def _plain(path: str) -> str:
-    return str(PurePosixPath(path))
+    return str(path_of(path))
 
 
 def _looked_for(file: FilePatch, path_map: PathMap, *, asked: bool) -> Iterator[str]:

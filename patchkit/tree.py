@@ -10,6 +10,7 @@ import stat
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from patchkit.errors import RefusedError, TargetError, UnsafePathError
@@ -53,6 +54,12 @@ class FileState:
     kind: Kind
     mode: int
     sha256: str
+
+
+@lru_cache(maxsize=1 << 16)
+def path_of(text: str) -> PurePosixPath:
+    """Return the path of a text; the same object each time, which keeps its parts and its hash."""
+    return PurePosixPath(text)
 
 
 Entries = Mapping[PurePosixPath, TreeEntry]

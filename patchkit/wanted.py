@@ -22,7 +22,7 @@ from patchkit.stack import WantedLayer, WantedPatch
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
 from patchkit.travelling import runtime_patch
-from patchkit.tree import Entries, Kind
+from patchkit.tree import Entries, Kind, path_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,15 +46,18 @@ class TreeNames:
 
     def __init__(self, *trees: Entries) -> None:
         self._trees = trees
-        self._made: set[str] = set()
+        self._known: dict[str, bool] = {}
 
     def exist(self, path: str) -> bool:
         """Tell whether a file or a link stands at a path; beyond a symlink nothing is in the tree."""
-        return path in self._made or any(_names_a_file(tree, PurePosixPath(path)) for tree in self._trees)
+        known = self._known.get(path)
+        if known is None:
+            known = self._known[path] = any(_names_a_file(tree, path_of(path)) for tree in self._trees)
+        return known
 
     def add(self, paths: tuple[tuple[str, str], ...]) -> None:
         """Remember what a patch makes, for the patches after it."""
-        self._made.update(new for _, new in paths if new)
+        self._known.update((new, True) for _, new in paths if new)
 
 
 def _names_a_file(tree: Entries, path: PurePosixPath) -> bool:
@@ -216,7 +219,7 @@ def _package_parent(tree: TargetTree) -> str:
 
 def _pristine_hash(pristine: Entries, prefix: str) -> Callable[[str], str | None]:
     def digest(path: str) -> str | None:
-        entry = pristine.get(PurePosixPath(prefix + path))
+        entry = pristine.get(path_of(prefix + path))
         return None if entry is None else hashlib.sha256(entry.content).hexdigest()
 
     return digest
