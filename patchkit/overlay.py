@@ -81,17 +81,21 @@ class Overlay:
     Looking a path up below a link or a file that the overlay itself put in the way is refused, as it is on disk.
     """
 
-    __slots__ = ("_below", "_changed")
+    __slots__ = ("_below", "_changed", "_odd", "_sound")
 
     def __init__(self, below: Entries | Overlay) -> None:
         self._below = below
         self._changed: dict[str, TreeEntry | None] = {}
+        # Nothing but contents of files was changed: then no parent can have gone or come.
+        self._odd: bool = isinstance(below, Overlay) and below._odd  # noqa: SLF001 -- of the same class
+        # Parents that were found to be directories, which holds as long as nothing odd was put.
+        self._sound: set[str] = below._sound if isinstance(below, Overlay) else set()  # noqa: SLF001
 
     def lookup(self, path: str) -> TreeEntry | None:
         """Return what stands at the path, or None. Raises UnsafePathError beyond a link."""
         if path in self._changed:
             return self._changed[path]
-        if self._changed:
+        if self._odd and self._changed:
             blocker = self._blocker(path)
             if blocker is not None:
                 return None
@@ -101,12 +105,19 @@ class Overlay:
 
     def put(self, path: str, entry: TreeEntry | None) -> None:
         """Let the path be this entry; None takes it away."""
+        if not self._odd:
+            standing = self.lookup(path)
+            self._odd = not (_is_file(entry) and _is_file(standing))
         self._changed[path] = entry
 
     def check_parents(self, path: str, *, leaving: Collection[str] = ()) -> None:
         """Refuse a path whose parent is not, and will not be, a directory; a file that is `leaving` makes room."""
         for parent in _parents(path):
+            if not self._odd and parent in self._sound:
+                continue
             entry = self.lookup(parent)
+            if not self._odd and entry is not None and entry.kind is Kind.DIRECTORY:
+                self._sound.add(parent)
             if entry is None or entry.kind is Kind.DIRECTORY or (parent in leaving and entry.kind is Kind.FILE):
                 continue
             if entry.kind is Kind.SYMLINK:
@@ -116,6 +127,7 @@ class Overlay:
     def merge(self, above: Overlay) -> None:
         """Take over the changes of an overlay that was laid on this one."""
         self._changed.update(above._changed)
+        self._odd = self._odd or above._odd
 
     def changes(self) -> Iterator[tuple[str, TreeEntry | None]]:
         """Yield what is changed, sorted by path."""
@@ -135,6 +147,10 @@ class Overlay:
                 raise UnsafePathError(f"{path}: passes through a symlink", why=f"the patch makes {parent} a symlink")
             return parent
         return None
+
+
+def _is_file(entry: TreeEntry | None) -> bool:
+    return entry is not None and entry.kind is Kind.FILE
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -7,10 +7,11 @@ third of the start of `patchkit apply`); this one compiles `__init__` and shares
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 -- exported
     from dataclasses import replace as replace  # noqa: PLC0414
 else:
@@ -41,11 +42,20 @@ def _make_record(plain: type, keywords: str) -> type:
     made["__init__"].__qualname__ = f"{plain.__qualname__}.__init__"
     record.__init__ = made["__init__"]  # type: ignore[misc]
     record.__record_defaults__ = defaults  # type: ignore[attr-defined]
+    record.__record_values__ = _reader(names)  # type: ignore[attr-defined]
     return record
 
 
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads all fields at once; attrgetter gives a tuple from two names on."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return staticmethod(lambda self: tuple(getattr(self, name) for name in names))
+
+
 def _values(self: Any) -> tuple[Any, ...]:
-    return tuple(getattr(self, name) for name in self.__slots__)
+    values: tuple[Any, ...] = self.__record_values__(self)
+    return values
 
 
 def _equal(self: Any, other: object) -> bool:

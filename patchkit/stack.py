@@ -136,6 +136,7 @@ def _render_layer(
     """Decide the layer's patches in order; also return the paths about which its lock can say nothing."""
     base = _layer_base(layer, pristine, below)
     unproven: set[str] = set(below)
+    proven = _prover(layer, unproven)
     decisions = []
     for wanted in layer.patches:
         if not wanted.enabled:
@@ -143,7 +144,7 @@ def _render_layer(
             outcome = Outcome.RETIRED if wanted.retired else Outcome.DISABLED
             decisions.append(_decision(layer, wanted, outcome, wanted.reason, ()))
         else:
-            grounds = _Grounds(base=base, pristine=Overlay(pristine), proven=_prover(layer, unproven))
+            grounds = _Grounds(base=base, pristine=Overlay(pristine), proven=proven)
             decisions.append(_render_patch(layer, wanted, overlay, grounds))
         if base is not None and _is_in_base(layer, wanted):
             _advance_base(layer, wanted, base)
@@ -164,6 +165,7 @@ def _layer_base(layer: WantedLayer, pristine: Entries, below: frozenset[str]) ->
 
 
 def _prover(layer: WantedLayer, unproven: set[str]) -> Callable[[str], bool]:
+    """Tell of a path whether the lock proves it; `unproven` grows while the layer is rendered."""
     if layer.trusted:
         return lambda _: True
     locked = frozenset(file.path for file in layer.artifact.files) if layer.artifact is not None else frozenset()

@@ -72,7 +72,12 @@ def strip_name(name: str, components: int) -> tuple[str, str] | None:
 
 
 def safe_path(name: str, *, shown: str) -> PurePosixPath:
-    """Return the path that a stripped name stands for, or refuse it.
+    """Return the path that a stripped name stands for, or refuse it; see `_safe_name`."""
+    return path_of(_safe_name(name, shown=shown))
+
+
+def _safe_name(name: str, *, shown: str) -> str:
+    """Return a stripped name without empty parts, or refuse it.
 
     Refused are absolute names, `..`, line ends in a name, empty names, and anything below .git or .patchkit.
     """
@@ -90,7 +95,7 @@ def safe_path(name: str, *, shown: str) -> PurePosixPath:
         why = "nothing below .git or .patchkit is ever written"
     if why:
         raise UnsafePathError(f"{shown!r}: refused name in the patch", why=why)
-    return PurePosixPath(*parts)
+    return "/".join(parts)
 
 
 def find_map(patch: Patch, tree: TargetTree, exists: Exists, *, strip: int | None) -> PathMap:
@@ -167,7 +172,7 @@ def _mapped(name: str | None, strip: int, path_map: PathMap) -> str:
         return ""
     if path_map.kept is not None and _plain_prefix(split[0]) not in path_map.kept:
         return ""
-    return str(safe_path(path_map.prefix + split[1], shown=name))
+    return _safe_name(path_map.prefix + split[1], shown=name)
 
 
 def _plain_prefix(removed: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.diff.model import NO_NEWLINE
@@ -35,14 +36,20 @@ class Sides(NamedTuple):
 
 def split_lines(content: bytes) -> list[bytes]:
     """Split at LF only, keeping it: a lone CR, a form feed or U+2028 is part of its line, as in git."""
+    if b"\r" not in content:
+        return content.splitlines(keepends=True)  # of bytes: at LF and CR only
     lines = content.split(b"\n")
     last = lines.pop()
     lines = [line + b"\n" for line in lines]
     return [*lines, last] if last else lines
 
 
+@lru_cache(maxsize=1 << 10)
 def hunk_sides(hunk: Hunk) -> Sides:
-    """Read both sides of a hunk; a line before a no-newline marker has no LF."""
+    """Read both sides of a hunk; a line before a no-newline marker has no LF.
+
+    Kept, as placing and applying ask for the same hunk one after the other; nobody changes the lists.
+    """
     old: list[bytes] = []
     new: list[bytes] = []
     context = run = 0
