@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.errors import RefusedError
 from patchkit.held import Directories
-from patchkit.process import run_child
 
 CACHE = "__pycache__"
 _SUFFIX = ".pyc"
@@ -54,6 +53,8 @@ def recompile(
     wanted = [item for item in wanted if os.path.isfile(item[0])]  # noqa: PTH113 -- the item is a string for JSON
     if python is None or not wanted:
         return ()
+    from patchkit.process import run_child
+
     try:
         completed = run_child(
             [str(python), "-I", "-c", _COMPILE],

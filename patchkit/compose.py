@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from patchkit.decide import move_hunk
 from patchkit.diff.model import FilePatch, Patch
 from patchkit.diff.parse import parse_patch
-from patchkit.diff.reverse import reverse_patch
 from patchkit.errors import RefusedError, TreeChangedError
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
@@ -142,7 +141,10 @@ def _existing(layer: AppliedLayer, stored: Stored) -> WantedLayer:
 def _placed_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
     raw = stored(applied.sha256)
     patch = parse_patch(raw, source=applied.name)
-    patch = reverse_patch(patch) if applied.reverse else patch
+    if applied.reverse:
+        from patchkit.diff.reverse import reverse_patch
+
+        patch = reverse_patch(patch)
     return WantedPatch(
         name=applied.name,
         sha256=applied.sha256,

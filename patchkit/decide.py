@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from patchkit.diff.apply import apply_placements
-from patchkit.diff.binary import apply_binary
-from patchkit.diff.compare import Block, compare_lines
 from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Placement, Proof, Verdict
@@ -20,6 +19,9 @@ from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
 from patchkit.overlay import Overlay
 from patchkit.record import dataclass, replace
 from patchkit.tree import Kind, TreeEntry
+
+if TYPE_CHECKING:
+    from patchkit.diff.compare import Block
 
 EXECUTABLE = 0o111
 _NEW_FILE_MODE = 0o644
@@ -176,6 +178,8 @@ def _new_content(
     lines = split_lines(entry.content)
     evidence = _evidence(file, path, entry, ground)
     if ground.moved and evidence.base is not None:
+        from patchkit.diff.compare import compare_lines
+
         file = _moved_with_lines(file, compare_lines(split_lines(evidence.base), lines))
     placements = place_hunks(file, lines, evidence)
     refused = [placement for placement in placements if not accepted(placement, strict=ground.strict)]
@@ -192,6 +196,8 @@ def _binary_content(
     file: FilePatch, binary: BinaryPatch, path: str, entry: TreeEntry
 ) -> tuple[bytes | None, tuple[Placement, ...], str]:
     """Return what a binary patch makes of a file that is, by its object id or its other side, what it was made for."""
+    from patchkit.diff.binary import apply_binary
+
     content = entry.content
     if _is_blob(file.new_blob, content):
         return content, (), ""
@@ -203,6 +209,8 @@ def _binary_content(
 
 def _leads_back(binary: BinaryPatch, made: bytes, content: bytes) -> bool:
     """Tell whether the patch's other side makes the content again."""
+    from patchkit.diff.binary import apply_binary
+
     if binary.reverse is None:
         return False
     try:

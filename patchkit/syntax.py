@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from patchkit.errors import RefusedError
-from patchkit.process import require_success, run_child
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,6 +96,8 @@ def _in_child(files: Mapping[PurePosixPath, tuple[bytes, bytes]], python: Path) 
 def _ask(python: Path, stream: bytes, *, count: int) -> list[str]:
     """Return the interpreter's message for each file, "" for those that are well; RefusedError when it has none."""
     import json
+
+    from patchkit.process import require_success, run_child
 
     child = require_success(run_child([str(python), "-I", "-c", _JUDGE], input=stream, timeout=_TIMEOUT))
     try:

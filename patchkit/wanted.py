@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 from patchkit.config.dotconfig import Assignment, is_enabled
 from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
-from patchkit.diff.reverse import reverse_patch
 from patchkit.diff.text import inflate_patch
 from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
 from patchkit.lock import LockedArtifact, match_lock, stale_patches
@@ -21,7 +20,6 @@ from patchkit.series import PatchEntry, Series, applies, missing_requirements, r
 from patchkit.stack import WantedLayer, WantedPatch
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
-from patchkit.travelling import runtime_patch
 from patchkit.tree import Entries, Kind, path_of
 
 
@@ -89,7 +87,7 @@ def series_layer(
             hint=faults[0].hint,
         )
     needed = {part for entry in series.entries if entry.name in enabled for part in entry.trailers.needs_runtime}
-    runtime = runtime_patch(needed, runtime_directory(), tree)
+    runtime = _runtime(needed, tree)
     return WantedLayer(
         number=0,
         origin=origin,
@@ -104,10 +102,21 @@ def series_layer(
     )
 
 
+def _runtime(parts: Collection[str], tree: TargetTree) -> WantedPatch | None:
+    if not parts:
+        return None
+    from patchkit.travelling import runtime_patch
+
+    return runtime_patch(parts, runtime_directory(), tree)
+
+
 def ad_hoc_layer(raw: bytes, path: Path, tree: TargetTree, terms: Terms, names: TreeNames) -> WantedLayer:
     """Make a layer of one diff; its strip level and prefix are found from the tree unless `strip` is given."""
     patch = parse_patch(raw, source=str(path))
-    patch = reverse_patch(patch) if terms.reverse else patch
+    if terms.reverse:
+        from patchkit.diff.reverse import reverse_patch
+
+        patch = reverse_patch(patch)
     path_map = find_map(patch, tree, names.exist, strip=terms.strip)
     wanted = WantedPatch(
         name=path.name,

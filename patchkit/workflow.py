@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from patchkit.bytecode import recompile
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import TargetError, TreeChangedError, UsageError
-from patchkit.history import archive_state
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.record import dataclass, replace
@@ -19,7 +17,6 @@ from patchkit.series import Series, find_series
 from patchkit.session import Session, Standing
 from patchkit.stack import WantedLayer, render_stack
 from patchkit.state import StateDirectory
-from patchkit.syntax import check_syntax
 from patchkit.target import TargetTree
 from patchkit.transaction import commit
 from patchkit.tree import TreeEntry
@@ -69,6 +66,8 @@ def apply_request(session: Session, request: Request, *, now: str, epoch: int | 
         return Result(plan=plan, changed=False, warnings=())
     replaced = session.condition.standing is Standing.REPLACED
     if replaced and (plan.edits or plan.layers):
+        from patchkit.history import archive_state
+
         archive_state(session.state)
     situation = _afresh(session.situation) if replaced else session.situation
     if _is_done(plan, situation):
@@ -235,9 +234,15 @@ def _plan(situation: Situation, composition: Composition, terms: Terms, *, check
         composition.layers,
         kept=composition.kept,
         configuration=tuple(sorted(merged.items())),
-        check_syntax=partial(check_syntax, python=tree.python, python_version=tree.python_version),
+        check_syntax=partial(_check_syntax, tree),
         check_all_syntax=check_all_syntax,
     )
+
+
+def _check_syntax(tree: TargetTree, files: Mapping[PurePosixPath, tuple[bytes, bytes]]) -> Mapping[PurePosixPath, str]:
+    from patchkit.syntax import check_syntax
+
+    return check_syntax(files, python=tree.python, python_version=tree.python_version)
 
 
 def _taken(session: Session, patch: str, layer: int | None) -> Composition:
@@ -279,6 +284,10 @@ def _carry_out(state: StateDirectory, plan: Plan, *, now: str, epoch: int | None
         removals=plan.removals,
         record_epoch=epoch,
     )
+    if not report.bytecode:
+        return report.warnings
+    from patchkit.bytecode import recompile
+
     environment = {} if epoch is None else {"SOURCE_DATE_EPOCH": str(epoch)}
     stale = recompile(plan.tree.root, report.bytecode, python=plan.tree.python, environment=environment)
     return (*report.warnings, *stale)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from patchkit import bytecode
+from patchkit import process
 from patchkit.bytecode import find_bytecode, recompile
 from patchkit.held import Directories
 from patchkit.state import open_state
@@ -91,7 +91,7 @@ def test_source_date_epoch_makes_bytecode_that_knows_its_source_by_hash(tmp_path
 def test_no_child_is_started_when_there_is_nothing_to_do(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bytecode, "run_child", None)
+    monkeypatch.setattr(process, "run_child", None)
     plant(tmp_path, NEW)
     path = PurePosixPath(f"pkg/__pycache__/{'b' if case == 'source gone' else 'a'}.{TAG}.pyc")
     python = None if case == "no interpreter" else Path(sys.executable)

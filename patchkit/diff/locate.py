@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from patchkit.diff.explain import explain_misfit
 from patchkit.diff.image import Image, Sides, hunk_sides, split_lines, without_carriage_returns
 from patchkit.diff.judge import UNKNOWN, Agreement, Judge
 from patchkit.diff.model import Placement, Proof, Verdict
@@ -204,6 +203,8 @@ class _Placing:
         if present:
             lines = _listed([index + 1 for index, _ in present])
             return _conflict(aim, f"does not fit, and what it would leave stands at lines {lines}")
+        from patchkit.diff.explain import explain_misfit
+
         return _conflict(aim, explain_misfit(aim.sides, self._image, aim.stated))
 
     def _judge_place(self, aim: _Aim, index: int) -> Agreement:

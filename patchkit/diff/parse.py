@@ -19,7 +19,6 @@ from patchkit.diff.header import (
     read_traditional_header,
 )
 from patchkit.diff.model import NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk, Patch
-from patchkit.diff.recognise import no_diff_error
 from patchkit.diff.text import PatchText, read_text
 from patchkit.errors import PatchFormatError
 from patchkit.pattern import compile_lazily
@@ -57,6 +56,8 @@ def parse_patch(raw: bytes, *, source: str) -> Patch:
     while (header := _find_header(text, reader.floor)) is not None:
         files.append(_read_file(reader, header))
     if not files:
+        from patchkit.diff.recognise import no_diff_error
+
         raise no_diff_error(text)
     crlf = _is_converted(reader)
     return Patch(
