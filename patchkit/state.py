@@ -113,6 +113,9 @@ def open_state(
         if write:
             _leave_no_litter(state)
         if lock is not None:
+            if write:
+                with suppress(OSError):
+                    os.ftruncate(lock, 0)  # two trees that were patched alike are alike
             os.close(lock)
 
 

@@ -16,7 +16,7 @@ from patchkit.cli.options import (
     timestamp,
     tree_options,
 )
-from patchkit.cli.show import plan_document, show_plan
+from patchkit.cli.show import edit_words, plan_document, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -59,6 +59,6 @@ def _show(result: Result, output: Output) -> None:
     if result.plan.refused:
         output.line("refused: nothing was written", style="bad")
     elif result.changed:
-        output.line(f"applied: {len(result.plan.edits)} files changed", style="good")
+        output.line(f"applied: {edit_words(result.plan)} changed", style="good")
     else:
         output.line("nothing to do", style="good")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
-from patchkit.cli.show import plan_document, show_plan
+from patchkit.cli.show import edit_words, plan_document, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -40,5 +40,5 @@ def command(*, choice: Choice, asked: dict[str, Any], verbose: bool, output: Out
     if plan.refused:
         output.line("apply would refuse; nothing would be written", style="bad")
     else:
-        output.line(f"apply would change {len(plan.edits)} files" if plan.edits else "nothing to do", style="good")
+        output.line(f"apply would change {edit_words(plan)}" if plan.edits else "nothing to do", style="good")
     return status

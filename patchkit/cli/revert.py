@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
-from patchkit.cli.show import plan_document, show_plan
+from patchkit.cli.show import counted, edit_words, plan_document, show_plan
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -56,7 +56,7 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
         output.line("refused: what lies above cannot stand without it; nothing was written", style="bad")
     elif result.changed:
         left = len(result.plan.layers)
-        output.line(f"reverted: {len(result.plan.edits)} files changed, {left} layers left", style="good")
+        output.line(f"reverted: {edit_words(result.plan)} changed, {counted(left, 'layer')} left", style="good")
     else:
         output.line("nothing to do: the tree is not patched", style="good")
     return status

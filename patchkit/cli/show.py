@@ -50,6 +50,18 @@ def tree_document(tree: TargetTree) -> dict[str, object]:
     }
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 file`, `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def edit_words(plan: Plan) -> str:
+    """Say how many files a plan changes; RECORD, which follows the others, is not counted with them."""
+    record = [edit for edit in plan.edits if plan.tree.distribution and str(edit.path.parent) == plan.tree.distribution]
+    files = counted(len(plan.edits) - len(record), "file")
+    return f"{files} and RECORD" if record else files
+
+
 def show_plan(plan: Plan, output: Output, *, verbose: bool = False) -> None:
     """Write a plan: a line a patch, and for what is refused or not obvious a line a file and a hunk."""
     output.line(tree_words(plan.tree), style="head")
@@ -82,7 +94,7 @@ def _counts(decision: Decision) -> str:
     if not decision.files:
         return ""
     shifted = sum(placement.verdict is Verdict.OFFSET for placement in placements)
-    words = f"{len(decision.files)} files, {len(placements)} hunks"
+    words = f"{counted(len(decision.files), 'file')}, {counted(len(placements), 'hunk')}"
     return f"{words}, {shifted} with an offset" if shifted else words
 
 

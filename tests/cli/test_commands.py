@@ -40,7 +40,7 @@ class TestPlan:
         assert said.status == 0
         assert "vllm 0.6.3 (pip)" in said.out
         assert "one.diff  applies  (-p1, 2 files, 2 hunks)" in said.out
-        assert "apply would change 3 files" in said.out
+        assert "apply would change 2 files and RECORD" in said.out
         assert snapshot(root, own=True) == before
 
     def test_refused_hunk_is_shown_with_its_reason(self, patchkit: Patchkit, root: Path, wrong: Path) -> None:
@@ -82,7 +82,7 @@ class TestPlan:
 class TestApply:
     def test_it_writes_and_says_so(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         said = patchkit("apply", "--root", root, "--patch", patch)
-        assert "applied: 3 files changed" in said.out
+        assert "applied: 2 files and RECORD changed" in said.out
         assert (root / "vllm/engine.py").read_bytes() == CHANGED
 
     def test_document_tells_whether_it_changed_anything(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
@@ -177,7 +177,7 @@ class TestRevert:
         before = snapshot(root, own=True)
         patchkit("apply", "--root", root, "--patch", patch)
         said = patchkit("revert", "--root", root)
-        assert "reverted: 3 files changed, 0 layers left" in said.out
+        assert "reverted: 2 files and RECORD changed, 0 layers left" in said.out
         assert snapshot(root, own=True) == before
 
     def test_one_by_name_and_by_number(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
