@@ -28,13 +28,18 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
-demo: $(STAMP)
+# Where PYTHONDONTWRITEBYTECODE is set, every start of the command would compile it anew.
+.PHONY: compiled
+compiled: $(STAMP)
+	@$(BIN)/python -m compileall -q patchkit
+
+demo: compiled
 	@PATH="$(abspath $(BIN)):$$PATH" bash docs/demo.sh
 
-test: $(STAMP)
+test: compiled
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not faults and not engines'
 
-test-faults: $(STAMP)
+test-faults: compiled
 	$(BIN)/python -m pytest -n $(JOBS) -m faults
 
 test-engines: $(STAMP)
@@ -50,7 +55,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)
+bench: compiled
 	$(BIN)/python -m benchmarks.run
 
 wheel: $(STAMP)

@@ -39,6 +39,7 @@ def main() -> int:
     options = _options()
     os.environ.update(GIT_CEILING_DIRECTORIES=tempfile.gettempdir(), GIT_CONFIG_NOSYSTEM="1", LC_ALL="C.UTF-8")
     os.environ["PYTHONPATH"] = str(CHECKOUT)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed command has its bytecode
     report: dict[str, Any] = {"schema": 1, "machine": machine(), "versions": _versions(), "scenarios": {}}
     print(report["machine"])
     print("; ".join(report["versions"].values()), flush=True)

@@ -169,7 +169,8 @@ def _lock(target: str, patches: Path, tree: Path) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(CHECKOUT)}
 
 
 def _apply_series(target: str, patches: Path) -> str:
