@@ -80,6 +80,32 @@ def check_edits(
     return inspector.inspect(pristine, stored, frozenset(map(str, ours)))
 
 
+def foresee_refusals(
+    state: StateDirectory,
+    edits: Sequence[FileEdit],
+    *,
+    stored: Receipt | None,
+    removals: Iterable[PurePosixPath],
+    pristine: Mapping[PurePosixPath, bytes],
+) -> tuple[str, ...]:
+    """Return what `check_edits` would refuse, in words, without the lock and without making the state directory."""
+    there = state.directory.is_dir()
+    place = state.directory if there else state.directory.parent if state.directory.parent.is_dir() else state.root
+    if not os.access(place, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        return (f"{place}: not writable",)
+    with Directories(state.root) as directories:
+        inspector = _Inspector(state.root, directories, edits, place.stat().st_dev)
+        ours = {
+            *removals,
+            *((*stored.directories, *(path for path, _ in stored.emptied)) if stored is not None else ()),
+        }
+        try:
+            inspector.inspect(pristine, stored, frozenset(map(str, ours)))
+        except PatchkitError as error:
+            return (error.what, *(line.strip() for line in error.why.splitlines()))
+    return ()
+
+
 class _Inspector:
     """The looking itself; refusals are collected as it goes."""
 

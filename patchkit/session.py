@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
+from patchkit.dist import recorded_sha256
 from patchkit.errors import TreeChangedError
 from patchkit.overlay import KeptEntries, PristineEntries
 from patchkit.plan import Situation
@@ -135,7 +136,7 @@ def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Cond
         return Condition(standing=Standing.REPLACED, files=(), reason=f"the receipt is for {was}")
     if not changed:
         return Condition(standing=Standing.PATCHED, files=(), reason="every touched file is as patchkit left it")
-    if _all_pristine(entries, receipt) or _record_replaced(tree, entries, receipt, changed):
+    if _all_pristine(entries, receipt) or _is_reinstalled(tree, entries, receipt):
         again = "the files are the distribution's again" if receipt.distribution else "the files are as before patchkit"
         return Condition(standing=Standing.REPLACED, files=_paths(changed), reason=again)
     return Condition(
@@ -150,7 +151,7 @@ def _paths(files: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:
 def _is(entry: TreeEntry | None, state: FileState | None) -> bool:
     """Compare kind, bytes and whether it is executable: other permission bits change when a tree is copied."""
     if entry is None or state is None:
-        return entry is None and state is None
+        return _is_absent(entry) and state is None
     return _same_content(entry, state) and (entry.kind is Kind.SYMLINK or (entry.mode ^ state.mode) & 0o100 == 0)
 
 
@@ -158,17 +159,36 @@ def _all_pristine(entries: Entries, receipt: Receipt) -> bool:
     return all(_same_content(entries.get(file.path), file.pristine) for file in receipt.files)
 
 
-def _record_replaced(tree: TargetTree, entries: Entries, receipt: Receipt, changed: tuple[TouchedFile, ...]) -> bool:
-    """Tell whether an installer wrote a RECORD of its own, and other files with it."""
+def _is_reinstalled(tree: TargetTree, entries: Entries, receipt: Receipt) -> bool:
+    """Tell whether an installer wrote a RECORD of its own, and the touched files as that RECORD lists them.
+
+    A file that patchkit brought may be left over; where RECORD is all that differs, somebody edited it.
+    """
     path = PurePosixPath(tree.distribution, "RECORD")
-    if not receipt.record_sha256 or all(file.path == path for file in changed):
+    record = entries.get(path) if receipt.record_sha256 else None
+    if record is None or record.kind is not Kind.FILE or record.state.sha256 == receipt.record_sha256:
         return False
-    record = entries.get(path)
-    return record is not None and record.state.sha256 != receipt.record_sha256
+    others = [file for file in receipt.files if file.path != path]
+    if all(_is(entries.get(file.path), file.current) for file in others):
+        return False
+    brought = [file for file in others if file.pristine is not None]
+    return bool(brought) and all(_as_listed(record.content, file.path, entries) for file in brought)
+
+
+def _as_listed(record: bytes, path: PurePosixPath, entries: Entries) -> bool:
+    entry, listed = entries.get(path), recorded_sha256(record, path)
+    if _is_absent(entry):
+        return listed is None
+    return entry is not None and entry.kind is Kind.FILE and entry.state.sha256 == listed
+
+
+def _is_absent(entry: TreeEntry | None) -> bool:
+    """Tell whether no file stands there; a directory in its place holds other files, which have states of their own."""
+    return entry is None or entry.kind is Kind.DIRECTORY
 
 
 def _same_content(entry: TreeEntry | None, state: FileState | None) -> bool:
     """Compare kind and bytes."""
     if entry is None or state is None:
-        return entry is None and state is None
+        return _is_absent(entry) and state is None
     return entry.kind is state.kind and entry.kind in (Kind.FILE, Kind.SYMLINK) and entry.state.sha256 == state.sha256

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
+from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
+from patchkit.held import remove_tree
 from patchkit.record import dataclass
 
 HOME = ".patchkit"
@@ -112,6 +113,7 @@ def open_state(
     finally:
         if write:
             _leave_no_litter(state)
+            _give_to_owner(state)
         if lock is not None:
             if write:
                 with suppress(OSError):
@@ -129,31 +131,6 @@ def discard_state(state: StateDirectory) -> None:
         _remove_home(state, home)
     finally:
         os.close(home)
-
-
-def remove_tree(above: int, name: str) -> None:
-    """Remove a directory of ours with all that is in it; a symlink is removed, not followed."""
-    try:
-        directory = os.open(name, _DIRECTORY, dir_fd=above)
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        os.unlink(name, dir_fd=above)
-        return
-    try:
-        names = os.listdir(directory)  # noqa: PTH208 -- a descriptor
-        for below in sorted(names, key=lambda below: below == "lock"):  # the lock goes last
-            _remove(directory, below)
-    finally:
-        os.close(directory)
-    os.rmdir(name, dir_fd=above)
-
-
-def _remove(directory: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=directory)
-    except (IsADirectoryError, PermissionError):
-        remove_tree(directory, name)
 
 
 def _remove_home(state: StateDirectory, home: int) -> None:
@@ -190,6 +167,24 @@ def _leave_no_litter(state: StateDirectory) -> None:
         discard_state(state)
 
 
+def _give_to_owner(state: StateDirectory) -> None:
+    """Let the state belong to whom the tree belongs, where root patched it: its owner shall be able to revert."""
+    if os.geteuid() != 0:
+        return
+    owner = state.root.stat()
+    home = None if owner.st_uid == 0 else _open_chain(state.root, HOME)
+    if home is None:
+        return
+    try:
+        for above, names, files, descriptor in os.fwalk(".", dir_fd=home):
+            del above
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            for name in (*names, *files):
+                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=descriptor, follow_symlinks=False)
+    finally:
+        os.close(home)
+
+
 def _lock_for_writing(state: StateDirectory, waiting: Callable[[str], None] | None) -> int:
     while True:
         _make_directory(state)
@@ -198,7 +193,7 @@ def _lock_for_writing(state: StateDirectory, waiting: Callable[[str], None] | No
             if directory is None:
                 continue  # removed by a revert that just ended
             try:
-                lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=directory)
+                lock = _open_lock(state, directory, os.O_RDWR | os.O_CREAT)
             finally:
                 os.close(directory)
         except FileNotFoundError:
@@ -217,7 +212,7 @@ def _lock_for_reading(state: StateDirectory, waiting: Callable[[str], None] | No
         if directory is None:
             return None
         try:
-            lock = os.open("lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            lock = _open_lock(state, directory, os.O_RDONLY)
         except OSError:
             return None
         finally:
@@ -229,6 +224,18 @@ def _lock_for_reading(state: StateDirectory, waiting: Callable[[str], None] | No
             if isinstance(error.__cause__, OSError):  # a file system without locks
                 return None
             raise
+
+
+def _open_lock(state: StateDirectory, directory: int, how: int) -> int:
+    # O_NONBLOCK: a fifo in its place must not hold us.
+    flags = how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    lock = os.open("lock", flags, 0o644, dir_fd=directory)
+    if not stat.S_ISREG(os.fstat(lock).st_mode):
+        os.close(lock)
+        raise TreeChangedError(
+            f"{state.lock} is not a file", why="  patchkit locks a file of its own there", hint="remove it"
+        )
+    return lock
 
 
 def _take(lock: int, how: int, state: StateDirectory, waiting: Callable[[str], None] | None) -> bool:

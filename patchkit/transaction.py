@@ -22,7 +22,7 @@ from patchkit.prepare import Keeping, prepare
 from patchkit.receipt import Receipt, render_receipt
 from patchkit.record import dataclass, replace
 from patchkit.staging import Dress, write_synced
-from patchkit.state import HOME, StateDirectory, remove_tree
+from patchkit.state import HOME, StateDirectory
 from patchkit.steps import Site, can_be_done, do_step, left_to_do, touched, undo_step
 from patchkit.store import NEW_JOURNAL, clear, clear_leftovers, stored_receipt
 
@@ -103,7 +103,7 @@ def commit(
             _clear_quietly(directories.descriptor(state.relative), stored)
             raise
         _carry_out(site, prepared.journal, prepared.expected, stored)
-        warnings = _finish(state, site, receipt, reverted=receipt is None)
+        warnings = _finish(state, site, receipt)
     return CommitReport(
         receipt=receipt,
         made=tuple(PurePosixPath(folder.path) for folder in found.made),
@@ -139,7 +139,7 @@ def recover(state: StateDirectory) -> Recovery | None:
                         do_step(site, step, None)
             _take_back(site, journal, [step for step in journal.steps if step not in left or _is_folder(step)])
         receipt = stored_receipt(state)
-        _finish(state, site, receipt, reverted=forward and receipt is None)
+        _finish(state, site, receipt)
     files = (step.path for step in journal.steps if step.act in (Act.PLACE, Act.REMOVE))
     return Recovery(
         direction=Direction.FORWARD if forward else Direction.BACK,
@@ -225,10 +225,10 @@ def _take_back(site: Site, journal: Journal, steps: Sequence[Step]) -> None:
         os.fsync(directory)
 
 
-def _finish(state: StateDirectory, site: Site, receipt: Receipt | None, *, reverted: bool) -> tuple[str, ...]:
+def _finish(state: StateDirectory, site: Site, receipt: Receipt | None) -> tuple[str, ...]:
     """Drop the journal of what is done and synced, then everything that is not needed any more.
 
-    A stack that was `reverted` takes the archive of earlier installations along.
+    The archive of earlier installations stays: it is the user's to remove.
     """
     directory = site.directories.descriptor(site.state)
     with _as_pending("drop the journal"):
@@ -236,8 +236,6 @@ def _finish(state: StateDirectory, site: Site, receipt: Receipt | None, *, rever
     try:
         os.fsync(directory)
         clear(directory, receipt)
-        if reverted:
-            remove_tree(directory, state.archive.name)
     except OSError as error:
         return (f"{state.directory} could not be cleared: {error.strerror}",)
     return ()

@@ -6,39 +6,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from patchkit.asking import Request, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
-from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.diff.text import sha256_of_patch
-from patchkit.errors import TargetError, TreeChangedError, UsageError
+from patchkit.errors import TreeChangedError, UsageError
 from patchkit.plan import Plan, Situation, make_plan
+from patchkit.preflight import foresee_refusals
 from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.record import dataclass, replace
-from patchkit.series import Series, find_series
 from patchkit.session import Session, Standing
-from patchkit.stack import WantedLayer, render_stack
 from patchkit.state import StateDirectory
 from patchkit.target import TargetTree
 from patchkit.transaction import commit
-from patchkit.tree import TreeEntry
+from patchkit.tree import Kind, TreeEntry
 from patchkit.version import VERSION
-from patchkit.wanted import Terms, TreeNames, ad_hoc_layer, series_layer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """What shall be put on a tree: the shipped series (`shipped` names its directory), the user's, and diffs.
-
-    `patches` are paths with the bytes that were read from them. `lenient`: the user's directories too may have no
-    series for the tree, as the shipped one may, as long as one has. `check_all_syntax` has every patched Python file
-    checked, not only those with a hunk that was placed with an offset.
-    """
-
-    shipped: Path | None
-    directories: tuple[Path, ...]
-    patches: tuple[tuple[Path, bytes], ...]
-    terms: Terms
-    check_all_syntax: bool = False
-    lenient: bool = False
+from patchkit.wanted import Terms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,9 +36,20 @@ def plan_request(session: Session, request: Request) -> Plan:
     """Decide what applying the request would do. Raises TreeChangedError for a tree that drifted or is half done."""
     check_workable(session)
     situation = _afresh(session.situation) if session.condition.standing is Standing.REPLACED else session.situation
-    layers = _wanted_layers(situation, request)
+    layers = wanted_layers(situation, request)
     composition = put_layers(situation, layers, _stored(session.state))
     return _plan(situation, composition, request.terms, check_all_syntax=request.check_all_syntax)
+
+
+def foresee(session: Session, plan: Plan) -> Plan:
+    """Add to a plan what would refuse it when it is written: rights, mounts, links, as far as they show now."""
+    if plan.refused or not plan.edits:
+        return plan
+    stored = session.situation.receipt if session.condition.standing is not Standing.REPLACED else None
+    problems = foresee_refusals(
+        session.state, plan.edits, stored=stored, removals=plan.removals, pristine=dict(plan.pristine)
+    )
+    return replace(plan, problems=(*plan.problems, *problems))
 
 
 def apply_request(session: Session, request: Request, *, now: str, epoch: int | None) -> Result:
@@ -130,105 +123,26 @@ def _edits_diff(session: Session) -> bytes:
 
     situation = session.situation
     whole = take_layers(situation, frozenset(), _stored(session.state))
-    rendered = dict(render_stack(situation.pristine, whole.layers, pristine=situation.pristine).files)
     before: dict[PurePosixPath, TreeEntry] = {}
     after: dict[PurePosixPath, TreeEntry] = {}
-    for path in session.condition.files:
-        was, now = rendered.get(str(path), situation.pristine.get(path)), situation.entries.get(path)
-        if path.name == "RECORD" and str(path.parent) == situation.tree.distribution:
-            continue
-        if was is not None:
-            before[path] = was
+    for edit in _plan(situation, whole, Terms(), check_all_syntax=False).edits:  # what would undo the edits
+        now = situation.entries.get(edit.path)
+        if now is not None and now.kind not in (Kind.FILE, Kind.SYMLINK):
+            raise TreeChangedError(
+                f"{edit.path}: a {now.kind.value} stands in the place of a patched file",
+                why="a diff cannot hold it",
+                hint="move it away, then revert",
+            )
+        if edit.after is not None and edit.content is not None:
+            before[edit.path] = TreeEntry(kind=edit.after.kind, mode=edit.after.mode, content=edit.content)
         if now is not None:
-            after[path] = now
+            after[edit.path] = now
     return produce_diff(before, after)
-
-
-def _wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:
-    """Make the layers that a request means; a diff that is on the tree already is not asked for again."""
-    terms = replace(request.terms, configuration=_configuration(situation, request.terms))
-    names = TreeNames(situation.entries, situation.pristine)
-    layers = [
-        _layer_of(directory, series, origin, situation, terms, names)
-        for directory, series, origin in _series_of(request, situation.tree)
-    ]
-    _check_labels(layers)
-    there = _ad_hoc_patches(situation)
-    for path, raw in request.patches:
-        known = there.setdefault((sha256_of_patch(raw, source=str(path)), terms.reverse), [])
-        if known and terms.strip is None:
-            continue
-        layer = ad_hoc_layer(raw, path, situation.tree, terms, names)
-        if layer.patches[0].paths not in known:  # with another --strip it may mean other files
-            known.append(layer.patches[0].paths)
-            layers.append(layer)
-    return layers
-
-
-def _series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:
-    """Read the series that a request names. Raises TargetError for a directory that has none for the tree."""
-    asked = [(directory, Origin.USER) for directory in request.directories]
-    if request.shipped is not None:
-        asked.insert(0, (request.shipped, Origin.SHIPPED))
-    read = [(directory, find_series(directory, tree), origin) for directory, origin in asked]
-    found = [(directory, series, origin) for directory, series, origin in read if series is not None]
-    without = [(directory, origin) for directory, series, origin in read if series is None]
-    named = [directory for directory, origin in without if origin is Origin.USER and not request.lenient]
-    if not asked or (found and not named):
-        return found
-    missing = named[0] if named else without[0][0]
-    raise TargetError(
-        f"no series in {missing} is for {tree.engine} {tree.version or '(unknown version)'}",
-        why="a series fits by the name of its directory, or by Applies-To in every patch",
-        hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",
-    )
-
-
-def _layer_of(
-    directory: Path, series: Series, origin: Origin, situation: Situation, terms: Terms, names: TreeNames
-) -> WantedLayer:
-    tree = situation.tree
-    own = directory.absolute().name
-    label = own if series.directory == directory else f"{tree.engine}/{series.version}"
-    if origin is Origin.USER and series.directory != directory:
-        label = f"{own}/{label}"
-    return series_layer(series, origin, label, situation, terms, names)
-
-
-def _check_labels(layers: list[WantedLayer]) -> None:
-    labels = [layer.name for layer in layers if layer.origin is Origin.USER]
-    twice = {label for label in labels if labels.count(label) > 1}
-    if twice:
-        raise UsageError(
-            f"two directories of patches are called {min(twice)}",
-            why="a layer is known by that name, also when the tree is copied elsewhere",
-            hint="rename one of them",
-        )
-
-
-def _ad_hoc_patches(situation: Situation) -> dict[tuple[str, bool], list[tuple[tuple[str, str], ...]]]:
-    """Return the diffs that are on the tree, each with the paths that its names became."""
-    there: dict[tuple[str, bool], list[tuple[tuple[str, str], ...]]] = {}
-    for layer in situation.receipt.layers if situation.receipt is not None else ():
-        for patch in layer.patches if layer.origin is Origin.AD_HOC else ():
-            there.setdefault((patch.sha256, patch.reverse), []).append(patch.paths)
-    return there
-
-
-def _configuration(situation: Situation, terms: Terms) -> dict[str, Assignment]:
-    """Return what is given now, over what the tree was patched with."""
-    stored = situation.receipt.configuration if situation.receipt is not None else ()
-    merged = {
-        symbol: Assignment(symbol=symbol, value=value, kind=kind_of(value), origin="receipt")
-        for symbol, value in stored
-    }
-    merged.update(terms.configuration or {})
-    return merged
 
 
 def _plan(situation: Situation, composition: Composition, terms: Terms, *, check_all_syntax: bool) -> Plan:
     tree = situation.tree
-    merged = {symbol: assignment.value for symbol, assignment in _configuration(situation, terms).items()}
+    merged = {symbol: assignment.value for symbol, assignment in merged_configuration(situation, terms).items()}
     return make_plan(
         situation,
         composition.layers,
@@ -342,7 +256,7 @@ def is_wholly_there(session: Session, request: Request) -> bool:
     if session.condition.standing not in (Standing.PATCHED, Standing.UNPATCHED):
         return False
     situation = session.situation
-    composition = put_layers(situation, _wanted_layers(situation, request), _stored(session.state))
+    composition = put_layers(situation, wanted_layers(situation, request), _stored(session.state))
     if not composition.changed:
         return True
     plan = _plan(situation, composition, request.terms, check_all_syntax=False)

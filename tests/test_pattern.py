@@ -11,7 +11,9 @@ from patchkit.pattern import compile_lazily
 
 def test_methods_and_attributes_are_those_of_the_compiled_pattern() -> None:
     lazy = compile_lazily(r"(a+)(b)?", re.IGNORECASE)
-    assert lazy.fullmatch("AAb").groups() == ("AA", "b")
+    found = lazy.fullmatch("AAb")
+    assert found is not None
+    assert found.groups() == ("AA", "b")
     assert lazy.sub("x", "caab") == "cx"
     assert [found.group() for found in lazy.finditer("ab aa")] == ["ab", "aa"]
     assert lazy.pattern == r"(a+)(b)?"

@@ -28,10 +28,10 @@ def _fresh() -> type:
     return type("Plain", (), dict(Plain.__dict__))
 
 
-Ours = patchkit.record.dataclass(frozen=True, kw_only=True, slots=True)(_fresh())
+Ours: Any = patchkit.record.dataclass(frozen=True, kw_only=True, slots=True)(_fresh())
 Ours.__qualname__ = "Ours"
 Ours.__name__ = "Ours"
-Standard = dataclasses.dataclass(frozen=True, kw_only=True, slots=True)(_fresh())
+Standard: Any = dataclasses.dataclass(frozen=True, kw_only=True, slots=True)(_fresh())
 both = pytest.mark.parametrize("record", [Ours, Standard], ids=["ours", "standard"])
 
 
@@ -70,7 +70,7 @@ def test_records_compare_and_hash_by_their_fields(record: Callable[..., Any]) ->
 @both
 def test_the_module_dataclasses_takes_a_record_for_one(record: Callable[..., Any]) -> None:
     one = record(number=3)
-    assert dataclasses.is_dataclass(one)
+    assert dataclasses.is_dataclass(type(one))
     assert [(field.name, field.default) for field in dataclasses.fields(one)] == [
         ("number", dataclasses.MISSING),
         ("name", "none"),
@@ -100,7 +100,7 @@ def test_a_record_shows_its_fields() -> None:
 
 
 def test_a_record_may_take_its_fields_by_position() -> None:
-    positional = patchkit.record.dataclass(frozen=True, slots=True)(_fresh())
+    positional: Any = patchkit.record.dataclass(frozen=True, slots=True)(_fresh())
     assert positional(3, "x") == positional(number=3, name="x")
 
 

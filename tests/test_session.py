@@ -9,11 +9,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from patchkit.asking import Request
 from patchkit.errors import PatchkitError, TreeChangedError, UnsafePathError
 from patchkit.session import Condition, Standing, open_session
 from patchkit.target import TargetTree, find_targets, plain_target
 from patchkit.wanted import Terms
-from patchkit.workflow import Request, apply_request
+from patchkit.workflow import apply_request
 from tests.blackbox.wheels import CHANGED, DIFF, MODULE, NEW_FILE, engine, wheel_tree, write_tree
 
 NOW = "2026-01-01T00:00:00Z"

@@ -202,3 +202,15 @@ def _hold(root: Path, seconds: float, ready: Callable[[], None]) -> None:
     with open_state(root, "vllm", write=True):
         ready()
         time.sleep(seconds)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root patches what belongs to another")
+def test_state_belongs_to_the_owner_of_the_tree(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    with open_state(tmp_path, "vllm", write=True) as state:
+        state.receipt.write_text("{}")
+        state.pristine.mkdir()
+        (state.pristine / "a.py").write_text("")
+    owners = {path.lstat().st_uid for path in (tmp_path / ".patchkit").rglob("*")}
+    assert owners == {65534}
+    assert (tmp_path / ".patchkit").stat().st_uid == 65534

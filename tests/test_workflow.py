@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from patchkit.asking import Request
 from patchkit.errors import PatchkitError, SeriesError, TargetError, TreeChangedError, UsageError, WrongTreeError
 from patchkit.receipt import Receipt, read_receipt
 from patchkit.session import open_session
 from patchkit.target import TargetTree, find_targets, plain_target
 from patchkit.wanted import Terms
-from patchkit.workflow import Request, Result, apply_request, is_wholly_there, plan_request, revert_layers
+from patchkit.workflow import Result, apply_request, is_wholly_there, plan_request, revert_layers
 from tests.blackbox.command import directories, snapshot
 from tests.blackbox.wheels import NEW_FILE, engine, record_of, recorded, wheel_tree, write_tree
 from tests.making import diff, header, settings

@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
+from patchkit.asking import Request
 from patchkit.errors import TargetError, UsageError
 from patchkit.output import Output
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
 from patchkit.tree import open_entries
 from patchkit.wanted import Terms
-from patchkit.workflow import Request
 
 _Function = Callable[..., Any]
 _LONGEST_EPOCH = 11  # digits; the year 5138

@@ -11,7 +11,7 @@ from patchkit.cli.show import edit_words, plan_document, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
-from patchkit.workflow import plan_request
+from patchkit.workflow import foresee, plan_request
 
 
 @click.command("plan", short_help="What apply would do. Writes nothing.")
@@ -31,7 +31,7 @@ def command(*, choice: Choice, asked: dict[str, Any], verbose: bool, output: Out
     tree = select_tree(choice, output, asked)
     request = make_request(asked)
     with open_session(tree, write=False, say=output.note) as session:
-        plan = plan_request(session, request)
+        plan = foresee(session, plan_request(session, request))
     status = ExitStatus.REFUSED if plan.refused else ExitStatus.DONE
     if output.machine:
         output.document(plan_document(plan, status=status))

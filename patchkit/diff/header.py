@@ -169,9 +169,10 @@ def _git_names(
     """Return both names with their prefixes; which of them a created or deleted file lacks is the caller's business."""
     known = tuple(_known_name(text, fields, change, side, line) for side, line in enumerate(lines))
     rest = text.lines[index][len(DIFF_GIT) :]
-    pair = _readable(text, index, lambda raw: split_git_names(raw, old=known[0], new=known[1]), rest)
     words = change in _WORDS
-    if pair is None and not words and any(known) and split_git_names(rest) is not None:
+    plain = not words and rest == b" ".join(name or b"" for name in known)  # both names, as below: nearly every file
+    pair = None if plain else _readable(text, index, lambda raw: split_git_names(raw, old=known[0], new=known[1]), rest)
+    if pair is None and not plain and not words and any(known) and split_git_names(rest) is not None:
         side = next(side for side, name in enumerate(known) if name is not None)
         raise text.error(fields[_SIDES[side]][0], "inconsistent file name", why=f"line {index + 1} names another file")
     names: list[str | None] = []

@@ -35,7 +35,8 @@ class Ended:
 
     @property
     def report(self) -> dict[str, Any]:
-        return json.loads(self.out)
+        document: dict[str, Any] = json.loads(self.out)
+        return document
 
 
 def patchkit(*arguments: object, cwd: Path | None = None, seconds: float = 120, **environment: str) -> Ended:
@@ -78,7 +79,7 @@ def snapshot(root: Path, *, own: bool = False) -> Snapshot:
 
 def stamps(root: Path) -> dict[str, tuple[int, ...]]:
     """Return what changes when anything is written to a file below a directory; much cheaper than its content."""
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for path in root.rglob("*"):
         told = path.lstat()
         if not stat.S_ISDIR(told.st_mode):

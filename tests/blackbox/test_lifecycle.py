@@ -38,7 +38,7 @@ os.fsync = fsync
 def root(tmp_path: Path) -> Path:
     """An unpacked wheel of a made-up vllm 0.1.0 with forty modules more than usual."""
     modules = {f"part.module_{number}": MODULE for number in range(MANY)}
-    return write_tree(tmp_path / "tree", wheel_tree("vllm", "0.1.0", engine(**modules)))
+    return write_tree(tmp_path / "tree", wheel_tree("vllm", "0.1.0", engine("vllm", "0.1.0", **modules)))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def _write(path: Path, text: str) -> Path:
 
 
 def _apply(root: Path, patch: Path, *options: object, **environment: str) -> Ended:
-    return patchkit("apply", "--root", root, "--patch", patch, *options, **environment)
+    return patchkit("apply", "--root", root, "--patch", patch, *options, cwd=None, seconds=120, **environment)
 
 
 def _revert(root: Path, *options: object) -> Ended:

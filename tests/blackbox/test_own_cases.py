@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ class Box:
         found = snapshot(self._scratch / "box", own=True)
         return {path: entry for path, entry in found.items() if not path.startswith("sandbox/root/")}
 
-    def _lay_out(self, root: Path, files: Mapping[str, object]) -> Path:
+    def _lay_out(self, root: Path, files: Mapping[str, Any]) -> Path:
         if root.exists():
             return root
         whole = wheel_tree(*self._case.wheel, files) if self._case.wheel else files

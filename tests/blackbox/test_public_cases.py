@@ -22,8 +22,8 @@ MUST_PASS = 243
 EXCEPTIONS: dict[str, str] = {
     "git-t4113-apply-ending": "the postimage stands there, with context, once: `upstreamed`, which is no refusal",
     "sec-insert-applied-twice": "the same: nothing is inserted a second time, and the status says nothing to do",
-    "patch-ng-02uni_newline": "a CRLF patch on a CRLF tree that fits byte for byte is applied; GNU patch strips its CRs",
-    "gnu-patch-bad-filenames-3": "a name with a line end is refused, as sec-newline-path demands; GNU patch 2.7 takes it",
+    "patch-ng-02uni_newline": "a CRLF patch on a CRLF tree that fits byte for byte is applied; GNU strips its CRs",
+    "gnu-patch-bad-filenames-3": "a name with a line end is refused, as sec-newline-path demands; GNU patch takes it",
     "gnu-patch-create-delete-6": "the strip level given is wrong; without it, -p0 is found, and the patch is good",
 }
 """Cases that contradict the design, by name, with the reason. At most five."""

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,7 +211,7 @@ class Tree:
         ours, theirs = snapshot(self.root), snapshot(self._git)
         return [path for path in difference(ours, theirs) if not path.endswith(".dist-info/RECORD")]
 
-    def status(self) -> dict[str, list[object]]:
+    def status(self) -> dict[str, Any]:
         ended = patchkit("status", *self.options, "--json")
         assert ended.status == 0, ended.said
         return ended.report

@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import zlib
+from typing import Any
 
 from tests.blackbox.case import Case, File, lines
 
@@ -17,7 +18,7 @@ def _hunk(old: bytes, new: bytes, before: bytes, after: bytes, *, header: bytes 
     return HEADER + header + b" " + before + b"-" + old + b"+" + new + b" " + after
 
 
-def _applies(name: str, why: str, before: bytes, patch: bytes, after: bytes, **more: object) -> Case:
+def _applies(name: str, why: str, before: bytes, patch: bytes, after: bytes, **more: Any) -> Case:
     return Case(name=name, why=why, before={"f.py": before}, patch=patch, after={"f.py": after}, **more)
 
 

@@ -1,0 +1,128 @@
+"""What a user asks for, as layers: the shipped series, directories of patches, diffs; and what a tree has of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchkit.config.dotconfig import Assignment, kind_of
+from patchkit.diff.text import sha256_of_patch
+from patchkit.errors import RefusedError, TargetError, UsageError
+from patchkit.plan import Situation
+from patchkit.receipt import Origin
+from patchkit.record import dataclass, replace
+from patchkit.series import Series, find_series
+from patchkit.stack import WantedLayer
+from patchkit.target import TargetTree
+from patchkit.wanted import Terms, TreeNames, ad_hoc_layer, series_layer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What shall be put on a tree: the shipped series (`shipped` names its directory), the user's, and diffs.
+
+    `patches` are paths with the bytes that were read from them. `lenient`: the user's directories too may have no
+    series for the tree, as the shipped one may, as long as one has. `check_all_syntax` has every patched Python file
+    checked, not only those with a hunk that was placed with an offset.
+    """
+
+    shipped: Path | None
+    directories: tuple[Path, ...]
+    patches: tuple[tuple[Path, bytes], ...]
+    terms: Terms
+    check_all_syntax: bool = False
+    lenient: bool = False
+
+
+def wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:
+    """Make the layers that a request means; a diff that is on the tree already is not asked for again."""
+    terms = replace(request.terms, configuration=merged_configuration(situation, request.terms))
+    names = TreeNames(situation.entries, situation.pristine)
+    layers = [
+        _layer_of(directory, series, origin, situation, terms, names)
+        for directory, series, origin in _series_of(request, situation.tree)
+    ]
+    _check_labels(layers)
+    _check_gates(layers, request.terms)
+    there = _ad_hoc_patches(situation)
+    for path, raw in request.patches:
+        known = there.setdefault((sha256_of_patch(raw, source=str(path)), terms.reverse), [])
+        if known and terms.strip is None:
+            continue
+        layer = ad_hoc_layer(raw, path, situation.tree, terms, names)
+        if layer.patches[0].paths not in known:  # with another --strip it may mean other files
+            known.append(layer.patches[0].paths)
+            layers.append(layer)
+    return layers
+
+
+def _series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:
+    """Read the series that a request names. Raises TargetError for a directory that has none for the tree."""
+    asked = [(directory, Origin.USER) for directory in request.directories]
+    if request.shipped is not None:
+        asked.insert(0, (request.shipped, Origin.SHIPPED))
+    read = [(directory, find_series(directory, tree), origin) for directory, origin in asked]
+    found = [(directory, series, origin) for directory, series, origin in read if series is not None]
+    without = [(directory, origin) for directory, series, origin in read if series is None]
+    named = [directory for directory, origin in without if origin is Origin.USER and not request.lenient]
+    if not asked or (found and not named):
+        return found
+    missing = named[0] if named else without[0][0]
+    raise TargetError(
+        f"no series in {missing} is for {tree.engine} {tree.version or '(unknown version)'}",
+        why="a series fits by the name of its directory, or by Applies-To in every patch",
+        hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",
+    )
+
+
+def _layer_of(
+    directory: Path, series: Series, origin: Origin, situation: Situation, terms: Terms, names: TreeNames
+) -> WantedLayer:
+    tree = situation.tree
+    own = directory.absolute().name
+    label = own if series.directory == directory else f"{tree.engine}/{series.version}"
+    if origin is Origin.USER and series.directory != directory:
+        label = f"{own}/{label}"
+    return series_layer(series, origin, label, situation, terms, names)
+
+
+def _check_gates(layers: list[WantedLayer], terms: Terms) -> None:
+    """Refuse a setting that switches nothing: it was meant to."""
+    gates = {patch.config for layer in layers for patch in layer.patches if patch.config}
+    idle = [given for symbol, given in sorted((terms.configuration or {}).items()) if symbol not in gates]
+    if idle:
+        raise RefusedError(
+            f"CONFIG_{idle[0].symbol} gates nothing in this series",
+            why="\n".join(f"{given.origin}: CONFIG_{given.symbol}={given.value}" for given in idle),
+            hint=f"its toggles are: {', '.join(f'CONFIG_{gate}' for gate in sorted(gates)) or 'none'}",
+        )
+
+
+def _check_labels(layers: list[WantedLayer]) -> None:
+    labels = [layer.name for layer in layers if layer.origin is Origin.USER]
+    twice = {label for label in labels if labels.count(label) > 1}
+    if twice:
+        raise UsageError(
+            f"two directories of patches are called {min(twice)}",
+            why="a layer is known by that name, also when the tree is copied elsewhere",
+            hint="rename one of them",
+        )
+
+
+def _ad_hoc_patches(situation: Situation) -> dict[tuple[str, bool], list[tuple[tuple[str, str], ...]]]:
+    """Return the diffs that are on the tree, each with the paths that its names became."""
+    there: dict[tuple[str, bool], list[tuple[tuple[str, str], ...]]] = {}
+    for layer in situation.receipt.layers if situation.receipt is not None else ():
+        for patch in layer.patches if layer.origin is Origin.AD_HOC else ():
+            there.setdefault((patch.sha256, patch.reverse), []).append(patch.paths)
+    return there
+
+
+def merged_configuration(situation: Situation, terms: Terms) -> dict[str, Assignment]:
+    """Return what is given now, over what the tree was patched with."""
+    stored = situation.receipt.configuration if situation.receipt is not None else ()
+    merged = {
+        symbol: Assignment(symbol=symbol, value=value, kind=kind_of(value), origin="receipt")
+        for symbol, value in stored
+    }
+    merged.update(terms.configuration or {})
+    return merged
