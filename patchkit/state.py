@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
 from patchkit.held import remove_tree
+from patchkit.ownership import give_to_owner
 from patchkit.record import dataclass
 
 HOME = ".patchkit"
@@ -113,7 +114,7 @@ def open_state(
     finally:
         if write:
             _leave_no_litter(state)
-            _give_to_owner(state)
+            give_to_owner(state.root, HOME)
         if lock is not None:
             if write:
                 with suppress(OSError):
@@ -167,40 +168,16 @@ def _leave_no_litter(state: StateDirectory) -> None:
         discard_state(state)
 
 
-def _give_to_owner(state: StateDirectory) -> None:
-    """Let the state belong to whom the tree belongs, where root patched it: its owner shall be able to revert."""
-    if os.geteuid() != 0:
-        return
-    owner = state.root.stat()
-    home = None if owner.st_uid == 0 else _open_chain(state.root, HOME)
-    if home is None:
-        return
-    try:
-        for above, names, files, descriptor in os.fwalk(".", dir_fd=home):
-            del above
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-            for name in (*names, *files):
-                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=descriptor, follow_symlinks=False)
-    finally:
-        os.close(home)
-
-
 def _lock_for_writing(state: StateDirectory, waiting: Callable[[str], None] | None) -> int:
     while True:
         _make_directory(state)
         try:
-            directory = _open_chain(state.root, state.relative)
-            if directory is None:
-                continue  # removed by a revert that just ended
-            try:
-                lock = _open_lock(state, directory, os.O_RDWR | os.O_CREAT)
-            finally:
-                os.close(directory)
+            lock = _open_lock(state, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise _unwritable(state.lock, error) from error
-        if _take(lock, fcntl.LOCK_EX, state, waiting):
+        if lock is not None and _take(lock, fcntl.LOCK_EX, state, waiting):
             with suppress(OSError):  # only for the sentence that another process shows
                 os.pwrite(lock, b"%-11d\n" % os.getpid(), 0)
             return lock
@@ -208,15 +185,11 @@ def _lock_for_writing(state: StateDirectory, waiting: Callable[[str], None] | No
 
 def _lock_for_reading(state: StateDirectory, waiting: Callable[[str], None] | None) -> int | None:
     while True:
-        directory = _open_chain(state.root, state.relative)
-        if directory is None:
+        lock = None
+        with suppress(OSError):
+            lock = _open_lock(state, os.O_RDONLY)
+        if lock is None:
             return None
-        try:
-            lock = _open_lock(state, directory, os.O_RDONLY)
-        except OSError:
-            return None
-        finally:
-            os.close(directory)
         try:
             if _take(lock, fcntl.LOCK_SH, state, waiting):
                 return lock
@@ -226,15 +199,18 @@ def _lock_for_reading(state: StateDirectory, waiting: Callable[[str], None] | No
             raise
 
 
-def _open_lock(state: StateDirectory, directory: int, how: int) -> int:
-    # O_NONBLOCK: a fifo in its place must not hold us.
-    flags = how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    lock = os.open("lock", flags, 0o644, dir_fd=directory)
+def _open_lock(state: StateDirectory, how: int) -> int | None:
+    """Open the lock's file; None when its directory is not there, or not any more."""
+    directory = _open_chain(state.root, state.relative)
+    if directory is None:
+        return None
+    try:  # O_NONBLOCK: a fifo in its place must not hold us
+        lock = os.open("lock", how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644, dir_fd=directory)
+    finally:
+        os.close(directory)
     if not stat.S_ISREG(os.fstat(lock).st_mode):
         os.close(lock)
-        raise TreeChangedError(
-            f"{state.lock} is not a file", why="  patchkit locks a file of its own there", hint="remove it"
-        )
+        raise TreeChangedError(f"{state.lock} is not a file", why="  patchkit locks its own there", hint="remove it")
     return lock
 
 

@@ -236,6 +236,9 @@ def _finish(state: StateDirectory, site: Site, receipt: Receipt | None) -> tuple
     try:
         os.fsync(directory)
         clear(directory, receipt)
+        if receipt is None:
+            remove_tree(directory, state.pristine.name)
+            remove_tree(directory, state.patches.name)
     except OSError as error:
         return (f"{state.directory} could not be cleared: {error.strerror}",)
     return ()

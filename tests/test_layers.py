@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "patchkit"
 # module or a sub-package directly below patchkit.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("output", "process", "resources", "version", "record", "pattern"),
+    ("output", "process", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
     ("engine", "specifier", "target", "environment", "held", "checkout", "fetch", "dist", "archive"),
     ("trailers", "series", "lock", "audit"),
