@@ -22,7 +22,7 @@ from patchkit.prepare import Keeping, prepare
 from patchkit.receipt import Receipt, render_receipt
 from patchkit.record import dataclass, replace
 from patchkit.staging import Dress, write_synced
-from patchkit.state import HOME, StateDirectory
+from patchkit.state import HOME, StateDirectory, remove_tree
 from patchkit.steps import Site, can_be_done, do_step, left_to_do, touched, undo_step
 from patchkit.store import NEW_JOURNAL, clear, clear_leftovers, stored_receipt
 
