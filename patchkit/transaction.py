@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from patchkit.bytecode import find_bytecode
 from patchkit.errors import RefusedError, TreeChangedError
-from patchkit.held import Directories, Seen
+from patchkit.held import Directories, Seen, remove_tree
 from patchkit.journal import Act, Journal, Step, read_journal, render_journal
 from patchkit.preflight import Preflight, check_edits
 from patchkit.prepare import Keeping, prepare
 from patchkit.receipt import Receipt, render_receipt
 from patchkit.record import dataclass, replace
 from patchkit.staging import Dress, write_synced
-from patchkit.state import HOME, StateDirectory, remove_tree
+from patchkit.state import HOME, StateDirectory
 from patchkit.steps import Site, can_be_done, do_step, left_to_do, touched, undo_step
 from patchkit.store import NEW_JOURNAL, clear, clear_leftovers, stored_receipt
 

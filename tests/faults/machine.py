@@ -191,7 +191,7 @@ class Machine:
         self._play_unlinkat("", name, _AT_REMOVEDIR)
 
 
-_WITHOUT_TRACE = frozenset({"flock", "utimensat"})
+_WITHOUT_TRACE = frozenset({"flock", "ftruncate", "utimensat"})  # only the lock file is ever cut short
 
 
 def survivals(doubts: Sequence[Doubt], chance: random.Random, *, singles: int, mixtures: int) -> Iterator[list[Doubt]]:
