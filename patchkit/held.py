@@ -172,6 +172,31 @@ def see(directory: int, name: str) -> Seen | None:
     return Seen(Kind.FILE, status, content, attributes)
 
 
+def remove_tree(above: int, name: str) -> None:
+    """Remove a directory of ours with all that is in it; a symlink is removed, not followed."""
+    try:
+        directory = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=above)
+        return
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 -- a descriptor
+        for below in sorted(names, key=lambda below: below == "lock"):  # the lock goes last
+            _remove(directory, below)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=above)
+
+
+def _remove(directory: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=directory)
+    except (IsADirectoryError, PermissionError):
+        remove_tree(directory, name)
+
+
 def _see_unopened(directory: int, name: str) -> Seen | None:
     status = _status(name, directory)
     if status is None:

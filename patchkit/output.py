@@ -6,8 +6,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -23,45 +23,52 @@ _CONTROL.update({code: f"\\u{code:04x}" for code in _UNSEEN})
 
 @dataclass(slots=True)
 class Output:
-    """Where a command's words go. `machine` is true with --json: stdout holds one JSON document, no progress."""
+    """Where a command's words go. `machine` is true with --json: stdout holds one JSON document, no progress.
+
+    `acting`: the command is there for what it does, not for what it writes. `lost` says why stdout cannot be written.
+    """
 
     machine: bool = False
+    acting: bool = False
+    lost: str = ""
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
     _begun: float = field(default_factory=time.monotonic)
+    _answered: bool = False
 
     def line(self, text: str = "", *, style: str = "") -> None:
-        """Write a line of data."""
-        self._print(self._painted(text, style, self.stdout))
+        """Write a line of data: one line, whatever names from outside are in it."""
+        with self._surviving():
+            print(self._painted(text, style, self.stdout), file=self.stdout)
 
     def raw(self, content: bytes) -> None:
         """Write bytes of data as they are, or made visible where a person looks at them."""
         buffer = getattr(self.stdout, "buffer", None)
-        try:
+        with self._surviving():
             self.stdout.flush()
             if buffer is None or self.stdout.isatty():
                 self.stdout.write(_encodable(visible(content.decode("utf-8", errors="backslashreplace")), self.stdout))
             else:
                 buffer.write(content)
             self.stdout.flush()
-        except BrokenPipeError:
-            self._hang_up()
 
     def document(self, record: Mapping[str, object] | Sequence[object]) -> None:
         """Write a JSON document: stable keys, digests instead of contents."""
-        self._print(json.dumps(record, indent=1, ensure_ascii=True))
+        self._answered = True
+        with self._surviving():
+            print(json.dumps(record, indent=1, ensure_ascii=True), file=self.stdout)
 
     def note(self, text: str, *, style: str = "") -> None:
         """Write a line for people beside the data: a warning, what was chosen."""
-        with suppress(BrokenPipeError):  # nobody listens
+        try:
             print(self._painted(text, style, self.stderr), file=self.stderr)
+        except OSError:  # nobody listens
+            _sink(self.stderr)
 
     def flush(self) -> None:
         """Write out what is held back; who closed the pipe has seen enough."""
-        try:
+        with self._surviving():
             self.stdout.flush()
-        except BrokenPipeError:
-            self._hang_up()
 
     def progress(self, text: str) -> None:
         """Say what takes long; nothing in the first second, nothing with --json."""
@@ -69,27 +76,39 @@ class Output:
             self.note(text, style="dim")
 
     def error(self, error: PatchkitError) -> None:
-        """Show what failed, why, and what to do next."""
+        """Show what failed, why, and what to do next; with --json also as the document, unless there is one already."""
         self.note(f"error: {error.what}", style="bad")
         for line in error.why.splitlines():
             self.note(f"  {line.rstrip()}")
         if error.hint:
-            self.note(f"next: {error.hint}")
+            first, *others = error.hint.splitlines()
+            self.note(f"next: {first}")
+            for line in others:
+                self.note(f"  {line}")
+        self.failure(int(error.status), what=error.what, why=error.why, hint=error.hint)
 
-    def _print(self, text: str) -> None:
+    def failure(self, status: int, *, what: str, why: str = "", hint: str = "") -> None:
+        """Write the document of a command that failed: nothing without --json, or where its document was written."""
+        if self.machine and not self._answered:
+            error = {"what": what, "why": why, "hint": hint}
+            self.document({"schema": 1, "status": status, "error": error})
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """Let the command go on and keep its exit status when stdout fails: the reader has gone, or the disk is full.
+
+        What cannot be written for another reason than a reader who has seen enough is noted in `lost`.
+        """
         try:
-            print(text, file=self.stdout)
+            yield
         except BrokenPipeError:
-            self._hang_up()
-
-    def _hang_up(self) -> None:
-        """Write no more: the reader has gone, as `| head` does; the command goes on and keeps its exit status."""
-        sink = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(sink, self.stdout.fileno())
-        os.close(sink)
+            _sink(self.stdout)
+        except OSError as error:
+            self.lost = error.strerror or str(error)
+            _sink(self.stdout)
 
     def _painted(self, text: str, style: str, stream: TextIO) -> str:
-        text = _encodable(visible(text), stream)
+        text = _encodable(visible(text.replace("\n", "\\n")), stream)
         if (
             not style
             or not text
@@ -99,6 +118,13 @@ class Output:
         ):
             return text
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
+
+
+def _sink(stream: TextIO) -> None:
+    """Send what is still to come nowhere: the interpreter would complain about it at the end."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, stream.fileno())
+    os.close(sink)
 
 
 def visible(text: str) -> str:

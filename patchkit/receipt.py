@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+import errno
 import json
+import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -136,9 +139,7 @@ def render_lines(fields: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> b
 def read_checked(path: Path, name: str, parse: Callable[[Any], _Part]) -> _Part:
     """Read a JSON file of the state directory; whatever is wrong with it is one error that says so."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_RECEIPT + 1)
-        return parse(_decode(raw))
+        return parse(_decode(read_stored(path, LARGEST_RECEIPT)))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsafePathError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise TreeChangedError(
@@ -148,9 +149,28 @@ def read_checked(path: Path, name: str, parse: Callable[[Any], _Part]) -> _Part:
         ) from error
 
 
-def _decode(raw: bytes) -> dict[str, Any]:
-    if len(raw) > LARGEST_RECEIPT:
+def read_stored(path: Path, largest: int) -> bytes:
+    """Read a file of the state directory. ValueError for what is none, or larger than any that patchkit writes."""
+    try:
+        # O_NONBLOCK: a fifo in its place must not hold us.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a symlink, a socket
+            raise ValueError("it is not a file") from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a file")
+        with open(descriptor, "rb", closefd=False) as file:
+            raw = file.read(largest + 1)
+    finally:
+        os.close(descriptor)
+    if len(raw) > largest:
         raise ValueError("it is larger than any that patchkit writes")
+    return raw
+
+
+def _decode(raw: bytes) -> dict[str, Any]:
     fields = json.loads(raw)
     if not isinstance(fields, dict):
         raise TypeError("it is not a JSON object")

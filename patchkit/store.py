@@ -6,11 +6,13 @@ import os
 import stat
 from contextlib import suppress
 
-from patchkit.held import Directories
+from patchkit.errors import UnsafePathError
+from patchkit.held import Directories, remove_tree
 from patchkit.receipt import Receipt, read_receipt
-from patchkit.state import StateDirectory, remove_tree
+from patchkit.state import StateDirectory
 
 WORK = ("stage", "backup")
+_KEPT = ("pristine", "patches", "archive")
 NEW_JOURNAL = "journal.json.new"
 
 
@@ -23,12 +25,30 @@ def stored_receipt(state: StateDirectory) -> Receipt | None:
 
 
 def clear_leftovers(state: StateDirectory, directories: Directories) -> bool:
-    """Remove what a writer left that was stopped before its journal or after it; tell whether there was any."""
+    """Remove what a writer left that was stopped before its journal or after it; tell whether there was any.
+
+    Raises UnsafePathError where a symlink or a file stands for a directory of ours: nothing is written through it.
+    """
     directory = directories.descriptor(state.relative)
-    if not {NEW_JOURNAL, *WORK}.intersection(os.listdir(directory)):  # noqa: PTH208 -- a descriptor
+    names = os.listdir(directory)  # noqa: PTH208 -- a descriptor
+    for name in _KEPT:
+        if name in names:
+            _check_directory(state, directory, name)
+    if not {NEW_JOURNAL, *WORK}.intersection(names):
         return False
     clear(directory, stored_receipt(state))
     return True
+
+
+def _check_directory(state: StateDirectory, directory: int, name: str) -> None:
+    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    if not stat.S_ISDIR(mode):
+        what = "a symlink" if stat.S_ISLNK(mode) else "not a directory"
+        raise UnsafePathError(
+            f"{state.directory / name} is {what}",
+            why="  patchkit keeps its state in a directory of the tree itself; nothing was written",
+            hint="put the directory itself in its place",
+        )
 
 
 def clear(directory: int, receipt: Receipt | None) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.asking import Request, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
-from patchkit.diff.text import sha256_of_patch
+from patchkit.diff.text import MAX_RAW, sha256_of_patch
 from patchkit.errors import TreeChangedError, UsageError
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.preflight import foresee_refusals
-from patchkit.receipt import AppliedLayer, Origin, Receipt
+from patchkit.receipt import AppliedLayer, Origin, Receipt, read_stored
 from patchkit.record import dataclass, replace
 from patchkit.session import Session, Standing
 from patchkit.state import StateDirectory
@@ -236,9 +236,9 @@ def _stored(state: StateDirectory) -> Callable[[str], bytes]:
     def read(sha256: str) -> bytes:
         path = state.patches / sha256
         try:
-            raw = path.read_bytes()
-        except OSError as error:
-            raise _lost(path, str(error.strerror)) from error
+            raw = read_stored(path, MAX_RAW)
+        except (OSError, ValueError) as error:
+            raise _lost(path, getattr(error, "strerror", None) or str(error)) from error
         if sha256_of_patch(raw, source=str(path)) != sha256:
             raise _lost(path, "its sha256 is another")
         return raw

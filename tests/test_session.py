@@ -174,7 +174,7 @@ def test_receipt_that_is_a_directory_is_an_error(root: Path) -> None:
     receipt = patched(root) / ".patchkit/vllm/receipt.json"
     receipt.unlink()
     receipt.mkdir()
-    with pytest.raises(TreeChangedError, match="cannot be read"):
+    with pytest.raises(TreeChangedError, match="is not a file"):
         standing(root)
 
 

@@ -42,6 +42,7 @@ def command(*, choice: Choice, asked: dict[str, Any], output: Output) -> int:
     tree = select_tree(choice, output, asked)
     request = make_request(asked)
     epoch = source_date_epoch()
+    output.acting = True
     with open_session(tree, write=True, say=output.note) as session:
         result = apply_request(session, request, now=timestamp(epoch), epoch=epoch)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE

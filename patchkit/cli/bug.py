@@ -28,9 +28,12 @@ def report_bug(error: Exception, output: Output) -> int:
             report.write(text)
     except OSError:
         name = ""
-        output.note(text)
-    output.note(f"error: a bug in patchkit: {type(error).__name__}: {error}", style="bad")
+        for line in text.splitlines():
+            output.note(line)
+    what = f"a bug in patchkit: {type(error).__name__}: {error}"
+    output.note(f"error: {what}", style="bad")
     output.note("  the tree is safe: what was begun is finished or undone by the next apply or revert")
     if name:
         output.note(f"next: report it with {name}")
+    output.failure(ExitStatus.BUG, what=what, hint=f"report it with {name}" if name else "")
     return int(ExitStatus.BUG)

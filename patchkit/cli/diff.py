@@ -9,9 +9,9 @@ import click
 from patchkit.cli.options import Choice, json_option, select_tree, tree_options
 from patchkit.diff.produce import produce_diff
 from patchkit.errors import TreeChangedError
-from patchkit.output import Output
+from patchkit.output import Output, one_line
 from patchkit.session import Session, Standing, open_session
-from patchkit.tree import TreeEntry
+from patchkit.tree import Kind, TreeEntry
 from patchkit.workflow import check_workable
 
 
@@ -60,6 +60,17 @@ def _changed(session: Session) -> tuple[dict[PurePosixPath, TreeEntry], dict[Pur
         was, now = situation.pristine.get(file.path), situation.entries.get(file.path)
         if was is not None:
             before[file.path] = was
-        if now is not None:
-            after[file.path] = now
+        if now is not None and not (file.current is None and now.kind is Kind.DIRECTORY):
+            after[file.path] = _writable(file.path, now)
     return before, after
+
+
+def _writable(path: PurePosixPath, entry: TreeEntry) -> TreeEntry:
+    if entry.kind in (Kind.FILE, Kind.SYMLINK):
+        return entry
+    what = "a directory" if entry.kind is Kind.DIRECTORY else "a fifo, a socket or a device"
+    raise TreeChangedError(
+        f"{one_line(str(path))}: {what} stands in the place of a patched file",
+        why="a diff cannot say that",
+        hint="move it away, then `patchkit status`",
+    )

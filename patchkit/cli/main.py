@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from io import StringIO
+from pathlib import Path
 
 import click
 
-from patchkit.errors import ExitStatus, PatchkitError
+from patchkit.cli.streams import fill_gaps
+from patchkit.errors import ExitStatus, PatchkitError, UsageError
 from patchkit.output import Output
 from patchkit.version import VERSION
 
@@ -71,28 +74,72 @@ def patchkit() -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit status."""
+    fill_gaps()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit status; errors are shown here and nowhere else."""
-    output = Output()
+    asked = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    output = Output(machine="--json" in asked)
+    status = _run(arguments, output)
+    output.flush()
+    if not output.lost:
+        return status
+    output.note(f"error: the output could not be written: {output.lost}", style="bad")
+    if output.acting and status == ExitStatus.DONE:
+        output.note("  what the command does was done all the same")
+    return status if status or (output.acting and not output.machine) else int(ExitStatus.REFUSED)
+
+
+def _run(arguments: list[str], output: Output) -> int:
     try:
-        status = patchkit.main(args=arguments, prog_name="patchkit", standalone_mode=False)
+        status = patchkit.main(args=arguments, prog_name="patchkit", standalone_mode=False, obj=output)
     except PatchkitError as error:
         output.error(error)
         return int(error.status)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
-        error.show()
-        return int(ExitStatus.USAGE)
+        return _misused(error, output)
     except (KeyboardInterrupt, click.Abort):
         output.note("interrupted", style="bad")
+        output.failure(ExitStatus.INTERRUPTED, what="interrupted")
         return int(ExitStatus.INTERRUPTED)
+    except SystemExit as leaving:  # click's own way out: of completion, and of a pipe whose reader has gone
+        return int(ExitStatus.DONE if isinstance(leaving.__context__, BrokenPipeError) else leaving.code or 0)
     except Exception as error:  # noqa: BLE001 -- the top edge: whatever else comes up is a bug of patchkit
-        from patchkit.cli.bug import report_bug
-
-        return report_bug(error, output)
-    output.flush()
+        return _unforeseen(error, output)
     return int(status) if isinstance(status, int) else int(ExitStatus.DONE)
+
+
+def _misused(error: click.ClickException, output: Output) -> int:
+    """Show what click has to say: the usage, and what is wrong with it."""
+    shown = StringIO()
+    error.show(shown)
+    for line in shown.getvalue().splitlines():
+        output.note(line)
+    output.failure(ExitStatus.USAGE, what=error.format_message())
+    return int(ExitStatus.USAGE)
+
+
+def _unforeseen(error: Exception, output: Output) -> int:
+    """Tell what the surroundings took away from what is a bug."""
+    if isinstance(error, FileNotFoundError) and _working_directory_is_gone():
+        output.error(UsageError("the working directory is not there any more", hint="change to one that is there"))
+        return int(ExitStatus.USAGE)
+    if isinstance(error, OSError) and error.filename is None:
+        output.flush()  # what click wrote itself: help
+        if output.lost == error.strerror:
+            return int(ExitStatus.DONE)
+    from patchkit.cli.bug import report_bug
+
+    return report_bug(error, output)
+
+
+def _working_directory_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False

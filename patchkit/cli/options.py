@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -13,6 +12,7 @@ from typing import Any
 import click
 
 from patchkit.asking import Request
+from patchkit.cli.reading import read_patch, read_text
 from patchkit.errors import TargetError, UsageError
 from patchkit.output import Output
 from patchkit.record import dataclass
@@ -65,9 +65,17 @@ def json_option(function: _Function) -> _Function:
     @click.option("--json", "machine", is_flag=True, help="Write one JSON document to stdout.")
     @wraps(function)
     def with_output(*args: Any, machine: bool, **kwargs: Any) -> Any:
-        return function(*args, output=Output(machine=machine), **kwargs)
+        del machine  # `run` looks for it before click does, for errors of usage
+        return function(*args, output=command_output(), **kwargs)
 
     return with_output
+
+
+def command_output(*, acting: bool = False) -> Output:
+    """Return the Output of the command that runs; `acting`: it is there for what it does."""
+    output = click.get_current_context().find_object(Output) or Output()
+    output.acting = output.acting or acting
+    return output
 
 
 def request_options(function: _Function) -> _Function:
@@ -150,7 +158,7 @@ def make_request(asked: dict[str, Any]) -> Request:
     from patchkit.series import user_directories
 
     configuration = merge(
-        *(parse_dotconfig(_read_text(path), str(path)) for path in asked["config"]),
+        *(parse_dotconfig(read_text(path), str(path)) for path in asked["config"]),
         [parse_setting(text) for text in asked["settings"]],
     )
     base = asked["base"]
@@ -176,7 +184,7 @@ def make_request(asked: dict[str, Any]) -> Request:
     return Request(
         shipped=None if ad_hoc or asked["no_shipped"] else patches_directory(),
         directories=directories,
-        patches=tuple(_read_patch(path) for path in asked["patch"]),
+        patches=tuple(read_patch(path) for path in asked["patch"]),
         terms=terms,
         check_all_syntax=asked["check_syntax"],
         lenient=not asked["patches"],
@@ -196,19 +204,3 @@ def source_date_epoch() -> int | None:
 def timestamp(epoch: int | None) -> str:
     """Return the time for the receipt, UTC and ISO 8601: SOURCE_DATE_EPOCH where it is set."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
-
-
-def _read_patch(path: Path) -> tuple[Path, bytes]:
-    if str(path) == "-":
-        return Path("stdin"), sys.stdin.buffer.read()
-    try:
-        return path, path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read", why=str(error.strerror)) from error
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read", why=str(error.strerror)) from error

@@ -42,6 +42,7 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
         raise UsageError("PATCH and --layer name two things", hint="give one of them")
     tree = select_tree(choice, output, plain=True)
     epoch = source_date_epoch()
+    output.acting = True
     with open_session(tree, write=True, say=output.note) as session:
         saver = None if save_edits is None else partial(_save, save_edits)
         result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch, save_edits=saver)

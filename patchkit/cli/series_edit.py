@@ -8,9 +8,8 @@ import click
 
 from patchkit.catalogue import one_series
 from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
-from patchkit.cli.options import Choice
+from patchkit.cli.options import Choice, command_output
 from patchkit.editing import edit_ground, make_note, write_work
-from patchkit.output import Output
 
 
 @click.command("edit", short_help="Write a work directory for a patch.")
@@ -29,7 +28,7 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
       patchkit series edit 0002-longer-timeout.patch --patches ./patches --work ./w --target vllm==0.6.3
       patchkit series edit 0001-fix.patch --patches ./our-series --work ./w --artifact vllm-0.6.3-cp38-abi3-linux.whl
     """
-    output = Output()
+    output = command_output(acting=True)
     with open_ground(choice, artifact, output) as found:
         series = one_series(patches, found.tree)
         output.progress("rendering the package")

@@ -10,7 +10,8 @@ from patchkit.archive import Artifact
 from patchkit.author import NamePaths, import_patch
 from patchkit.catalogue import series_directory
 from patchkit.cli.ground import ground_options, make_letterhead, open_grounds, patches_option, writing
-from patchkit.cli.options import Choice
+from patchkit.cli.options import Choice, command_output
+from patchkit.cli.reading import read_patch
 from patchkit.diff.parse import parse_patch
 from patchkit.errors import UsageError
 from patchkit.naming import names_as_written, names_in_tree
@@ -47,7 +48,7 @@ def command(
       patchkit series import pr-9034.diff --patches ./patches --target vllm==0.6.3
       patchkit series import fix.patch --patches ./our-series --subject "Read the version from metadata"
     """
-    output = Output()
+    output = command_output(acting=True)
     with open_grounds(choice, artifact, output) as grounds:
         if len(grounds) > 1:
             raise UsageError(f"{len(grounds)} releases named", hint="a diff is imported with the names of one")
@@ -65,11 +66,7 @@ def command(
 
 
 def _names(file: Path, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read", why=str(error.strerror)) from error
-    patch = parse_patch(raw, source=str(file))
+    patch = parse_patch(read_patch(file)[1], source=str(file))
     if ground is None:
         if strip is not None:
             raise UsageError("--strip needs a tree", why="names are taken as they are", hint="give --target or --root")

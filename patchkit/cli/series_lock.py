@@ -11,7 +11,7 @@ from patchkit.archive import Artifact
 from patchkit.author import write_lock
 from patchkit.catalogue import is_for, named_series, one_series, take_down
 from patchkit.cli.ground import ground_options, open_grounds, writing
-from patchkit.cli.options import Choice
+from patchkit.cli.options import Choice, command_output
 from patchkit.errors import UsageError
 from patchkit.lock import LOCK_NAME
 from patchkit.locking import Relocked, check_released, make_section, relock, render_series, unproven_offsets
@@ -40,7 +40,7 @@ def command(*, name: str, patches: Path | None, choice: Choice, artifact: tuple[
       patchkit series lock --patches ./our-series --target vllm==0.6.3
       patchkit series lock vllm/0.6.3 --artifact vllm-0.6.3-cp38-abi3-manylinux1_x86_64.whl
     """
-    output = Output()
+    output = command_output(acting=True)
     with open_grounds(choice, artifact, output) as grounds:
         if not grounds:
             raise UsageError(

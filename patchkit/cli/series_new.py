@@ -9,8 +9,7 @@ import click
 from patchkit.author import new_patch
 from patchkit.catalogue import series_directory
 from patchkit.cli.ground import make_letterhead, names_a_tree, patches_option, writing
-from patchkit.cli.options import Choice, select_tree, tree_options
-from patchkit.output import Output
+from patchkit.cli.options import Choice, command_output, select_tree, tree_options
 
 
 @click.command("new", short_help="Add an empty patch with a header.")
@@ -33,7 +32,7 @@ def command(
       patchkit series new longer-timeout --patches ./patches --subject "Wait longer for the engine" \\
           --applies-to "vllm>=0.6.3,<0.6.5"
     """
-    output = Output()
+    output = command_output(acting=True)
     tree = select_tree(choice, output) if names_a_tree(choice) else None
     trailers = (("Config", config.removeprefix("CONFIG_")), ("Applies-To", applies_to))
     letterhead = make_letterhead(subject, author, tuple(pair for pair in trailers if pair[1]))

@@ -10,7 +10,7 @@ from patchkit.archive import Artifact
 from patchkit.author import refresh_patch, split_series
 from patchkit.catalogue import one_series
 from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
-from patchkit.cli.options import Choice
+from patchkit.cli.options import Choice, command_output
 from patchkit.editing import check_note, edit_ground, edited_files, is_unedited, read_note
 from patchkit.errors import ExitStatus
 from patchkit.locking import render_series
@@ -35,7 +35,7 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
     Example:
       patchkit series refresh 0002-longer-timeout.patch --patches ./patches --work ./w
     """
-    output = Output()
+    output = command_output(acting=True)
     note = read_note(work)
     with open_ground(choice, artifact, output, source=note.source) as found:
         series = one_series(patches, found.tree)
