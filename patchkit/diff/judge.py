@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from patchkit.diff.image import Image, split_lines
 from patchkit.diff.model import Proof
 from patchkit.diff.scope import Headings, Scopes, c_rule, default_rule, is_heading, python_scopes
+from patchkit.diff.twins import compare_definitions, describe_difference, describe_doubt
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 if TYPE_CHECKING:
     from patchkit.diff.image import Sides
     from patchkit.diff.model import Hunk
+    from patchkit.diff.scope import Definition
 
 _C_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".cu", ".cuh", ".inl")
 _DEFINITION = compile_lazily(rb"(?:async[ \t]+)?(class|def)[ \t]+([^\W\d][^\W]*)")
@@ -21,12 +23,16 @@ _GNU_CUT = 38  # `diff -p` cuts a heading to 40 bytes, git to 80
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Agreement:
-    """What comparing two scopes came to: `agrees` is None when there was nothing to compare."""
+    """What comparing two scopes came to: `agrees` is None when there was nothing to compare.
+
+    `doubt` says why it is None though the base was compared: nobody can tell which of several twins is meant.
+    """
 
     agrees: bool | None
     before: str | None
     after: str | None
     proof: Proof
+    doubt: str = ""
 
 
 UNKNOWN = Agreement(agrees=None, before=None, after=None, proof=Proof.NONE)
@@ -50,12 +56,14 @@ class Judge:
     def compare(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
         """Compare a place of the preimage with the base, and when that says nothing with the hunk's section heading."""
         agreement = self._with_base(hunk, sides, index, _deciding_line(sides))
-        return agreement if agreement.agrees is not None else self._with_section(hunk, sides, index)
+        decided = agreement.agrees is not None or agreement.doubt
+        return agreement if decided else self._with_section(hunk, sides, index)
 
     def compare_standing(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
         """Compare a place of the postimage, where a removed line cannot be looked at."""
         agreement = self._with_base(hunk, sides, index, max(sides.leading, 1))
-        return agreement if agreement.agrees is not None else self._with_section(hunk, sides, index)
+        decided = agreement.agrees is not None or agreement.doubt
+        return agreement if decided else self._with_section(hunk, sides, index)
 
     def compare_with_base(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
         """Compare a place at the stated line: only a syntax tree may contradict it."""
@@ -71,8 +79,7 @@ class Judge:
         old, new = self._trees()
         if old is None or new is None:
             return UNKNOWN
-        one, other = old.at(origin + deciding), new.at(index + deciding)
-        return Agreement(agrees=one == other, before=one, after=other, proof=Proof.SCOPE)
+        return _compare_trees(old.around(origin + deciding), new.around(index + deciding))
 
     def _origin(self, base: Image, hunk: Hunk, sides: Sides) -> int | None:
         """Return the hunk's index in the base, looked up once per hunk: the caller keeps its hunks."""
@@ -150,6 +157,15 @@ def _leaves_section(sides: Sides) -> bool:
     changed = sides.old if sides.removal_first else sides.new
     at_edge = any(line.strip() and line[:1] not in b" \t" for line in [*before, *changed[sides.leading :][:1]])
     return at_edge or any(_DEFINITION.match(line.lstrip()) for line in before)
+
+
+def _compare_trees(one: Definition, other: Definition) -> Agreement:
+    agrees = compare_definitions(one, other)
+    if agrees is None:
+        doubt = describe_doubt(one, other)
+        return Agreement(agrees=None, before=one.path, after=other.path, proof=Proof.NONE, doubt=doubt)
+    before, after = (one.path, other.path) if agrees else describe_difference(one, other)
+    return Agreement(agrees=agrees, before=before, after=after, proof=Proof.SCOPE)
 
 
 def _agreement(before: bytes, after: bytes, proof: Proof) -> Agreement:

@@ -224,7 +224,9 @@ class _Placing:
         if index == aim.stated:
             return _placed(aim, Verdict.EXACT, index, agreement, proof=Proof.LINE if proof is Proof.NONE else proof)
         reason = "" if proof in (Proof.LOCK, Proof.SCOPE) else "scope unproven"
-        if reason and agreement.agrees is None and agreement.before:
+        if reason and agreement.doubt:
+            reason += f" ({agreement.doubt})"
+        elif reason and agreement.agrees is None and agreement.before:
             reason += f" ({agreement.before}, where it was cut, is not in the file)"
         if reason and self._evidence.strict:
             reason += ": not accepted in a series (give --base)"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.pattern import compile_lazily
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Rule = Callable[[bytes], bytes]
+    Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    Branch = tuple[ast.AST, str]
 
 _HEADING_LENGTH = 80
 _PYTHON_HEADING = compile_lazily(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)", re.DOTALL)
@@ -28,22 +30,87 @@ _PYTHON_HEADING = compile_lazily(rb"[ \t]*((?:class|(?:async[ \t]+)?def)[ \t].*)
 _LABEL = compile_lazily(rb"[ \t]*[A-Za-z_][A-Za-z_0-9]*:[ \t]*(?:$|/[/*])")
 _C_HEADING = compile_lazily(rb"(?:::[ \t]*)?[A-Za-z_]", re.DOTALL)
 _DEFAULT_FIRST = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$")
+_BODIES = ("body", "orelse", "finalbody", "handlers", "cases", "decorator_list")
+_PARTS = {"body": "", "orelse": "else of ", "finalbody": "finally of "}
 _LONE_CR = compile_lazily(rb"\r(?!\n)")
+
+
+class Marks(NamedTuple):
+    """What may tell definitions of one name apart, as source text in one way of writing it."""
+
+    decorators: tuple[str, ...]
+    signature: str
+    branches: tuple[str, ...]
+
+
+class Definition:
+    """A `def`, `async def` or `class` of a Python file, or the module itself.
+
+    `path` is the qualified name, "" of the module, which has neither `parent` nor `node`. `branches` are the parts of
+    compound statements between the parent and the definition, from the outside in: the statement, handler or case, and
+    which of its bodies. `children` are the definitions in the body, by name: usually one for each.
+    """
+
+    __slots__ = ("_marks", "branches", "children", "node", "parent", "path")
+
+    def __init__(self, path: str, parent: Definition | None, node: Node | None, branches: tuple[Branch, ...]) -> None:
+        self.path = path
+        self.parent = parent
+        self.node = node
+        self.branches = branches
+        self.children: dict[str, list[Definition]] = {}
+        self._marks: Marks | None = None
+
+    def define(self, node: Node, branches: tuple[Branch, ...]) -> Definition:
+        """Take in a definition of the body."""
+        made = Definition(f"{self.path}.{node.name}" if self.path else node.name, self, node, branches)
+        self.children.setdefault(node.name, []).append(made)
+        return made
+
+    def marks(self) -> Marks:
+        """Return what may tell this definition from others of its name, made when first asked for."""
+        if self._marks is None:
+            import ast
+
+            decorators = self.node.decorator_list if self.node else ()
+            self._marks = Marks(
+                decorators=tuple(ast.unparse(decorator) for decorator in decorators),
+                signature=_head(self.node) if self.node else "",
+                branches=tuple(f"{_PARTS[name]}{_head(part)}" for part, name in self.branches),
+            )
+        return self._marks
+
+
+def _head(node: ast.AST) -> str:
+    """Return what stands before the colon of a compound statement, without its decorators."""
+    import ast
+    import copy
+
+    bare = copy.copy(node)
+    for name in _BODIES:
+        if hasattr(bare, name):
+            setattr(bare, name, [])
+    return ast.unparse(bare).strip().removesuffix(":")
 
 
 class Scopes:
     """The definitions of one Python file, as the ranges of lines they own."""
 
-    __slots__ = ("_names", "_starts")
+    __slots__ = ("_module", "_owners", "_starts")
 
-    def __init__(self, boundaries: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, module: Definition, boundaries: Sequence[tuple[int, Definition]]) -> None:
+        self._module = module
         self._starts = [line for line, _ in boundaries]
-        self._names = [name for _, name in boundaries]
+        self._owners = [owner for _, owner in boundaries]
+
+    def around(self, line: int) -> Definition:
+        """Return the innermost definition around the 1-based line, the module where there is none."""
+        position = bisect_right(self._starts, line) - 1
+        return self._owners[position] if position >= 0 else self._module
 
     def at(self, line: int) -> str:
         """Return the qualified name of the definition around the 1-based line, "" at module level."""
-        position = bisect_right(self._starts, line) - 1
-        return self._names[position] if position >= 0 else ""
+        return self.around(line).path
 
 
 def python_scopes(content: bytes) -> Scopes | None:
@@ -59,39 +126,48 @@ def python_scopes(content: bytes) -> Scopes | None:
             module = ast.parse(source, "<scopes>")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    boundaries: list[tuple[int, str]] = []
+    whole = Definition("", None, None, ())
+    boundaries: list[tuple[int, Definition]] = []
     try:
-        _collect(module.body, "", source.split(b"\n"), boundaries)
+        _collect(module.body, whole, (), source.split(b"\n"), boundaries)
     except RecursionError:
         return None
-    return Scopes(boundaries)
+    return Scopes(whole, boundaries)
 
 
-def _collect(statements: Sequence[ast.stmt], around: str, lines: Sequence[bytes], found: list[tuple[int, str]]) -> None:
+def _collect(
+    statements: Sequence[ast.stmt],
+    around: Definition,
+    branches: tuple[Branch, ...],
+    lines: Sequence[bytes],
+    found: list[tuple[int, Definition]],
+) -> None:
     """Append where each definition starts and where its surroundings go on, in the order of the lines."""
     import ast
 
     for statement in statements:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = f"{around}.{statement.name}" if around else statement.name
+            made = around.define(statement, branches)
             start = min([statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)])
-            found.append((start, name))
-            _collect(statement.body, name, lines, found)
+            found.append((start, made))
+            _collect(statement.body, made, (), lines, found)
             found.append((_end_of_body(statement, lines) + 1, around))
         else:
-            for block in _blocks(statement):
-                _collect(block, around, lines, found)
+            for part, name, block in _blocks(statement):
+                _collect(block, around, (*branches, (part, name)), lines, found)
 
 
-def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+def _blocks(statement: ast.stmt) -> list[tuple[ast.AST, str, list[ast.stmt]]]:
     """Return the nested statement lists of a compound statement; expressions are never visited."""
-    blocks = [block for name in ("body", "orelse") if (block := getattr(statement, name, None))]
+    blocks: list[tuple[ast.AST, str, list[ast.stmt]]]
+    blocks = [(statement, name, block) for name in ("body", "orelse") if (block := getattr(statement, name, None))]
     for name in ("handlers", "cases"):
-        blocks += [part.body for part in getattr(statement, name, ())]
-    return [*blocks, final] if (final := getattr(statement, "finalbody", None)) else blocks
+        blocks += [(part, "body", part.body) for part in getattr(statement, name, ())]
+    final = getattr(statement, "finalbody", None)
+    return [*blocks, (statement, "finalbody", final)] if final else blocks
 
 
-def _end_of_body(statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: Sequence[bytes]) -> int:
+def _end_of_body(statement: Node, lines: Sequence[bytes]) -> int:
     """Return the last line of a definition, with the blank lines and deeper comments that follow it."""
     end = statement.end_lineno or statement.lineno
     while end < len(lines):
