@@ -65,6 +65,13 @@ class Judge:
         decided = agreement.agrees is not None or agreement.doubt
         return agreement if decided else self._with_section(hunk, sides, index)
 
+    def stood_in_base(self, sides: Sides) -> bool:
+        """True when the base has the postimage already: then it says nothing to find it."""
+        if self._base is None:
+            return False
+        places, complete = self._base.places(sides.new, at_start=False, at_end=False)
+        return bool(places) or not complete
+
     def compare_with_base(self, hunk: Hunk, sides: Sides, index: int) -> Agreement:
         """Compare a place at the stated line: only a syntax tree may contradict it."""
         return self._with_base(hunk, sides, index, _deciding_line(sides)) if self._python else UNKNOWN

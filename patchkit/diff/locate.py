@@ -7,9 +7,10 @@ the end. Hunks are placed on the file as it was before all of them, so the state
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from patchkit.diff.image import Image, Sides, hunk_sides, split_lines, without_carriage_returns
+from patchkit.diff.aim import conflict_of, list_lines, moved_to, place_at, present_at, read_aims, span_of
+from patchkit.diff.image import Image, Sides, split_lines, without_carriage_returns
 from patchkit.diff.judge import UNKNOWN, Agreement, Judge
 from patchkit.diff.model import Placement, Proof, Verdict
 from patchkit.diff.overlap import Spans
@@ -18,6 +19,7 @@ from patchkit.record import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from patchkit.diff.aim import Aim
     from patchkit.diff.model import FilePatch, Hunk
 
 __all__ = ["Evidence", "accepted", "place_hunks", "split_lines"]
@@ -68,23 +70,6 @@ def _converted(hunks: tuple[Hunk, ...], lines: Sequence[bytes]) -> tuple[Hunk, .
     return tuple(without_carriage_returns(hunk, everywhere=everywhere) for hunk in hunks)
 
 
-class _Aim(NamedTuple):
-    """A hunk with its sides and the index it is stated at; `firm` says that both of its line numbers mean that."""
-
-    hunk: Hunk
-    sides: Sides
-    stated: int
-    firm: bool
-
-    @property
-    def at_start(self) -> bool:
-        return self.hunk.old_start <= 1
-
-    @property
-    def at_end(self) -> bool:
-        return not self.sides.trailing
-
-
 class _Placing:
     """The hunks of one file patch on their way to their places."""
 
@@ -100,7 +85,8 @@ class _Placing:
             python=evidence.python,
         )
         self._base_says_nothing = self._proven or base is None or not evidence.python
-        self._aims = _aims(hunks)
+        self._aims = read_aims(hunks)
+        self._doubtful: dict[int, list[tuple[int, Agreement]]] = {}
 
     def place_all(self) -> tuple[Placement, ...]:
         placements = [self._place_exactly(aim) for aim in self._aims]
@@ -110,12 +96,16 @@ class _Placing:
                 break
             if placed is None:
                 placements[number] = self._search(aim, taken)
-            elif placed.verdict is Verdict.EXACT and taken.rival(*_span(aim, placed)) is None:
-                taken.add(*_span(aim, placed), number)
+            elif placed.verdict is Verdict.EXACT and taken.rival(*span_of(aim, placed)) is None:
+                taken.add(*span_of(aim, placed), number)
+        if self._doubtful:
+            from patchkit.diff.presence import follow_neighbours
+
+            follow_neighbours(self._aims, placements, self._doubtful)
         placed_all = [placed for placed in placements if placed is not None]
         return tuple(placed_all) if _in_order(self._aims, placed_all) else _without_overlaps(self._aims, placed_all)
 
-    def _place_exactly(self, aim: _Aim) -> Placement | None:
+    def _place_exactly(self, aim: Aim) -> Placement | None:
         """Return the verdict at the stated line, None when the hunk must be looked for."""
         sides = aim.sides
         if not sides.context:
@@ -126,32 +116,34 @@ class _Placing:
             return None
         if not self._proven and self._stands_too(aim):
             line = aim.stated + 1
-            return _conflict(aim, f"line {line} reads as before and as after the change (repeated lines): needs --base")
+            return conflict_of(
+                aim, f"line {line} reads as before and as after the change (repeated lines): needs --base"
+            )
         agreement = UNKNOWN if self._base_says_nothing else self._judge.compare_with_base(aim.hunk, sides, aim.stated)
         if agreement.agrees is False:
-            return _moved(aim, aim.stated, agreement)
+            return moved_to(aim, aim.stated, agreement)
         proof = Proof.LOCK if self._proven else Proof.LINE if agreement.agrees is None else Proof.SCOPE
-        return _placed(aim, Verdict.EXACT, aim.stated, agreement, proof=proof)
+        return place_at(aim, Verdict.EXACT, aim.stated, agreement, proof=proof)
 
-    def _place_bare(self, aim: _Aim) -> Placement:
+    def _place_bare(self, aim: Aim) -> Placement:
         """Place a hunk without any context: at the stated line of a proven file, or as the whole of a file."""
         sides, lines = aim.sides, self._image.lines
         proof = Proof.LOCK if self._proven else Proof.LINE
         if sides.old == lines and (lines or not aim.stated):
             whole = "its old side is the whole file"
             kind, reason = (Verdict.OFFSET, whole) if aim.stated else (Verdict.EXACT, "")
-            return _placed(aim, kind, 0, UNKNOWN, proof=proof, reason=reason)
+            return place_at(aim, kind, 0, UNKNOWN, proof=proof, reason=reason)
         if sides.new == lines and lines:
-            return _placed(
+            return place_at(
                 aim, Verdict.PRESENT, 0, UNKNOWN, proof=Proof.LINE, reason="the file has this content already"
             )
         if not self._proven:
-            return _conflict(aim, "no context: needs --base or a lock")
+            return conflict_of(aim, "no context: needs --base or a lock")
         if aim.stated > len(lines) or not self._image.fits(sides.old, aim.stated) or self._glues(sides, aim.stated):
-            return _conflict(aim, f"no context, and not at line {aim.hunk.old_start}")
-        return _placed(aim, Verdict.EXACT, aim.stated, UNKNOWN, proof=proof)
+            return conflict_of(aim, f"no context, and not at line {aim.hunk.old_start}")
+        return place_at(aim, Verdict.EXACT, aim.stated, UNKNOWN, proof=proof)
 
-    def _anchored(self, aim: _Aim, index: int) -> bool:
+    def _anchored(self, aim: Aim, index: int) -> bool:
         """True when git's anchors allow the index, and no line without LF would come to stand inside the file."""
         if aim.at_start and index:
             return False
@@ -166,18 +158,18 @@ class _Placing:
         ends = [*before, *sides.new[:-1], *(sides.new[-1:] if end < len(self._image.lines) else [])]
         return not all(line.endswith(b"\n") for line in ends)
 
-    def _stands_too(self, aim: _Aim) -> bool:
+    def _stands_too(self, aim: Aim) -> bool:
         """True when the postimage stands where the preimage stands, as among repeated lines."""
         sides = aim.sides
         if not self._image.fits(sides.new, aim.stated):
             return False
         return bool(sides.trailing) or aim.stated + len(sides.new) == len(self._image.lines)
 
-    def _search(self, aim: _Aim, taken: Spans) -> Placement:
+    def _search(self, aim: Aim, taken: Spans) -> Placement:
         """Look for a hunk that is not at its stated line; `taken` are the spans of exact hunks before it."""
         places, complete = self._image.places(aim.sides.old, at_start=aim.at_start, at_end=aim.at_end)
         if not complete:
-            return _conflict(aim, "its lines are repeated too often in the file to tell where it belongs")
+            return conflict_of(aim, "its lines are repeated too often in the file to tell where it belongs")
         here = [
             (index, self._judge_place(aim, index))
             for index in places
@@ -187,42 +179,48 @@ class _Placing:
         fitting = [place for place in fitting if place[1].agrees] or fitting
         present = self._standing(aim)
         if len(fitting) > 1:
-            return _conflict(aim, f"ambiguous: fits at lines {_listed([index + 1 for index, _ in fitting])}")
+            return conflict_of(aim, f"ambiguous: fits at lines {list_lines([index + 1 for index, _ in fitting])}")
         if fitting:
             return self._offset(aim, *fitting[0], present)
         return self._unplaced(aim, here, present)
 
-    def _unplaced(
-        self, aim: _Aim, here: list[tuple[int, Agreement]], present: list[tuple[int, Agreement]]
-    ) -> Placement:
+    def _unplaced(self, aim: Aim, here: list[tuple[int, Agreement]], present: list[tuple[int, Agreement]]) -> Placement:
         """Tell what became of a hunk that has no place: `here` it fits in other scopes, `present` it stands already."""
-        if len(present) == 1:
-            return _present(aim, *present[0])
+        from patchkit.diff.presence import only_removes, refuse_removal, shows_removal
+
+        removes = bool(present) and only_removes(aim.hunk)
+        if shows_removal(aim, present, self._image, self._judge) if removes else len(present) == 1:
+            return present_at(aim, *present[0])
         if here:
-            return _moved(aim, *min(here, key=lambda place: abs(place[0] - aim.stated)))
+            return moved_to(aim, *min(here, key=lambda place: abs(place[0] - aim.stated)))
+        if removes:
+            from patchkit.diff.explain import explain_misfit
+
+            self._doubtful[aim.number] = present
+            return refuse_removal(aim, present, explain_misfit(aim.sides, self._image, aim.stated))
         if present:
-            lines = _listed([index + 1 for index, _ in present])
-            return _conflict(aim, f"does not fit, and what it would leave stands at lines {lines}")
+            lines = list_lines([index + 1 for index, _ in present])
+            return conflict_of(aim, f"does not fit, and what it would leave stands at lines {lines}")
         from patchkit.diff.explain import explain_misfit
 
-        return _conflict(aim, explain_misfit(aim.sides, self._image, aim.stated))
+        return conflict_of(aim, explain_misfit(aim.sides, self._image, aim.stated))
 
-    def _judge_place(self, aim: _Aim, index: int) -> Agreement:
+    def _judge_place(self, aim: Aim, index: int) -> Agreement:
         """Compare scopes; a section heading contradicts neither the stated line nor for one that is in doubt itself."""
         agreement = self._judge.compare(aim.hunk, aim.sides, index)
         heading_alone = agreement.proof is Proof.HEADING and (index == aim.stated or not aim.firm)
         return UNKNOWN if heading_alone else agreement
 
-    def _offset(self, aim: _Aim, index: int, agreement: Agreement, present: list[tuple[int, Agreement]]) -> Placement:
+    def _offset(self, aim: Aim, index: int, agreement: Agreement, present: list[tuple[int, Agreement]]) -> Placement:
         """Decide on the only place that is left."""
         if present and not self._proven:
-            return _conflict(
+            return conflict_of(
                 aim,
                 f"fits at line {index + 1}, but the change stands already at line {present[0][0] + 1}: applied twice?",
             )
         proof = Proof.LOCK if self._proven else agreement.proof
         if index == aim.stated:
-            return _placed(aim, Verdict.EXACT, index, agreement, proof=Proof.LINE if proof is Proof.NONE else proof)
+            return place_at(aim, Verdict.EXACT, index, agreement, proof=Proof.LINE if proof is Proof.NONE else proof)
         reason = "" if proof in (Proof.LOCK, Proof.SCOPE) else "scope unproven"
         if reason and agreement.doubt:
             reason += f" ({agreement.doubt})"
@@ -230,9 +228,9 @@ class _Placing:
             reason += f" ({agreement.before}, where it was cut, is not in the file)"
         if reason and self._evidence.strict:
             reason += ": not accepted in a series (give --base)"
-        return _placed(aim, Verdict.OFFSET, index, agreement, proof=proof, reason=reason)
+        return place_at(aim, Verdict.OFFSET, index, agreement, proof=proof, reason=reason)
 
-    def _standing(self, aim: _Aim) -> list[tuple[int, Agreement]]:
+    def _standing(self, aim: Aim) -> list[tuple[int, Agreement]]:
         """Return where the postimage stands, but in another scope; only the stated new line if it is there."""
         sides, stated = aim.sides, max(aim.hunk.new_start - 1, 0)
         if sides.new == sides.old or not sides.new:
@@ -244,81 +242,7 @@ class _Placing:
         return [place for place in judged if place[1].agrees is not False]
 
 
-def _aims(hunks: tuple[Hunk, ...]) -> list[_Aim]:
-    """Work out which index each hunk names, and whether git would begin to look at the same one."""
-    aims = []
-    shift = furthest = 0
-    for hunk in hunks:
-        sides = hunk_sides(hunk)
-        stated = hunk.old_start if not sides.old else max(hunk.old_start - 1, 0)
-        # git looks at the new line in the file as the hunks before this one in the patch have left it.
-        expected = (hunk.new_start if not sides.new else max(hunk.new_start - 1, 0)) - shift
-        aims.append(_Aim(hunk=hunk, sides=sides, stated=stated, firm=expected == stated >= furthest))
-        shift += len(sides.new) - len(sides.old)
-        furthest = max(furthest, stated)
-    return aims
-
-
-def _placed(
-    aim: _Aim, verdict: Verdict, index: int, agreement: Agreement, *, proof: Proof, reason: str = ""
-) -> Placement:
-    inserted = not aim.sides.old and verdict is not Verdict.PRESENT
-    line = index if inserted else index + 1
-    offset = line - (aim.hunk.old_start if inserted else max(aim.hunk.old_start, 1))
-    return Placement(
-        hunk=aim.hunk,
-        verdict=verdict,
-        line=line,
-        offset=0 if verdict is Verdict.EXACT else offset,
-        reason=reason,
-        scope_before=agreement.before,
-        scope_after=agreement.after,
-        proof=proof,
-    )
-
-
-def _present(aim: _Aim, index: int, agreement: Agreement) -> Placement:
-    proof = Proof.LINE if agreement.agrees is None and index + 1 == aim.hunk.new_start else agreement.proof
-    reason = f"the change stands at line {index + 1}"
-    return _placed(aim, Verdict.PRESENT, index, agreement, proof=proof, reason=reason)
-
-
-def _moved(aim: _Aim, index: int, agreement: Agreement) -> Placement:
-    before, after = agreement.before or "module level", agreement.after or "module level"
-    reason = f"cut in {before}, but its context stands in {after} at line {index + 1}"
-    return _placed(aim, Verdict.MOVED, index, agreement, proof=agreement.proof, reason=reason)
-
-
-def _conflict(aim: _Aim, reason: str) -> Placement:
-    return Placement(
-        hunk=aim.hunk,
-        verdict=Verdict.CONFLICT,
-        line=None,
-        offset=0,
-        reason=reason,
-        scope_before=None,
-        scope_after=None,
-        proof=Proof.NONE,
-    )
-
-
-def _listed(numbers: list[int]) -> str:
-    """Return `12, 40 and 71`, at most six of them."""
-    shown = [str(number) for number in numbers[:6]]
-    rest = len(numbers) - len(shown)
-    tail = f"{rest} more" if rest else shown.pop()
-    return f"{', '.join(shown)} and {tail}" if shown else tail
-
-
-def _span(aim: _Aim, placed: Placement) -> tuple[int, int]:
-    """Return the range of indices that a placed hunk covers in the file."""
-    covered = aim.sides.new if placed.verdict is Verdict.PRESENT else aim.sides.old
-    line = placed.line or 0
-    index = line - 1 if covered else line
-    return index, index + len(covered)
-
-
-def _in_order(aims: Sequence[_Aim], placements: Sequence[Placement]) -> bool:
+def _in_order(aims: Sequence[Aim], placements: Sequence[Placement]) -> bool:
     """True in the plain case: every hunk exact, each behind the one before it."""
     end = 0
     for aim, placed in zip(aims, placements, strict=True):
@@ -328,7 +252,7 @@ def _in_order(aims: Sequence[_Aim], placements: Sequence[Placement]) -> bool:
     return True
 
 
-def _without_overlaps(aims: Sequence[_Aim], placements: list[Placement]) -> tuple[Placement, ...]:
+def _without_overlaps(aims: Sequence[Aim], placements: list[Placement]) -> tuple[Placement, ...]:
     """Turn the weaker of two hunks that share a line into a conflict: exact before offset, then the patch's order."""
     rank = {Verdict.EXACT: 0, Verdict.OFFSET: 1, Verdict.PRESENT: 2}
     ranked = sorted(
@@ -337,11 +261,11 @@ def _without_overlaps(aims: Sequence[_Aim], placements: list[Placement]) -> tupl
     kept = Spans()
     for _, number in ranked:
         placed = placements[number]
-        span = _span(aims[number], placed)
+        span = span_of(aims[number], placed)
         rival = kept.rival(*span)
         if rival is None:
             kept.add(*span, number)
         else:
             reason = f"overlaps hunk {rival + 1}, which stands at line {placements[rival].line}"
-            placements[number] = _conflict(aims[number], reason)
+            placements[number] = conflict_of(aims[number], reason)
     return tuple(placements)
