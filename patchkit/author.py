@@ -1,14 +1,12 @@
 """Writing a series: new and imported patches get a number and a header, a refreshed one is made anew from its tree.
 
-Every file is written beside its place, synced and renamed over it; comments in the `series` file stay where they are.
+Comments in the `series` file stay where they are.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +23,7 @@ from patchkit.series import SERIES_NAME, PatchEntry, Series, parse_series
 from patchkit.strip import safe_path
 from patchkit.trailers import add_trailers, parse_trailers
 from patchkit.tree import TreeEntry
+from patchkit.writing import locked_directory, write_file
 
 NamePaths = Callable[[FilePatch], tuple[str, str]]
 """Gives the old and the new path below the root for one file of a patch, "" for none (strip.file_paths)."""
@@ -52,7 +51,10 @@ class Letterhead:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """A patch that was added to a series; `outside` are the names as written of files that are not in the tree."""
+    """A patch that was added to a series; `outside` are the names as written of files that are not in the tree.
+
+    They are in the patch, or left out of it when the package alone was asked for.
+    """
 
     name: str
     path: Path
@@ -64,18 +66,34 @@ def new_patch(series_dir: Path, slug: str, letterhead: Letterhead) -> Written:
     return _add(series_dir, _slug(slug or letterhead.subject), render_header(letterhead), outside=())
 
 
-def import_patch(series_dir: Path, file: Path, letterhead: Letterhead, *, slug: str, name_paths: NamePaths) -> Written:
+def import_patch(
+    series_dir: Path,
+    file: Path,
+    letterhead: Letterhead,
+    *,
+    slug: str,
+    name_paths: NamePaths,
+    package_only: bool = False,
+    applies_to: str = "",
+) -> Written:
     """Add any diff to a series: numbered, with a header, its names as `a/` and `b/` below the root of the tree.
 
     A header that is there stays byte for byte, but for the letterhead's trailers, which are added to it; a title is
-    taken from the letterhead, else from the file's name. Hunks are never changed.
+    taken from the letterhead, else from the file's name. Hunks are never changed. With `package_only` the files that
+    are not in the tree are left out. `applies_to` is written where the header has no Applies-To.
     """
     patch = parse_patch(file.read_bytes(), source=str(file))
     stem = re.sub(r"^[0-9]+[-_.]", "", _ENDINGS.sub("", file.name))
     titled = letterhead if letterhead.subject else replace(letterhead, subject=re.sub(r"[-_]+", " ", stem))
+    if applies_to and not parse_trailers(patch.preamble, source=patch.source).applies_to:
+        titled = replace(titled, trailers=(*titled.trailers, ("Applies-To", applies_to)))
     mapped = [(file_patch, *name_paths(file_patch)) for file_patch in patch.files]
-    files = tuple(renamed(file_patch, old, new) for file_patch, old, new in mapped)
     outside = tuple(written(file_patch) for file_patch, old, new in mapped if not (old or new))
+    if package_only:
+        mapped = [(file_patch, old, new) for file_patch, old, new in mapped if old or new]
+    if not mapped:
+        raise RefusedError(f"{file}: none of its files is in this tree", why="\n".join(outside))
+    files = tuple(renamed(file_patch, old, new) for file_patch, old, new in mapped)
     content = render_patch(replace(patch, preamble=_preamble(patch, titled), files=files))
     return _add(series_dir, _slug(slug or stem), content, outside=outside)
 
@@ -112,20 +130,20 @@ def refresh_patch(
         raise RefusedError(what, why="the tree is what it is without the patch", hint="take its line out of `series`")
     if content == entry.raw:
         return False
-    with _locked(series.directory):
-        _write(series.directory / name, _compressed(content) if name.endswith(".gz") else content)
+    with locked_directory(series.directory):
+        write_file(series.directory / name, _compressed(content) if name.endswith(".gz") else content)
     return True
 
 
 def write_lock(series_dir: Path, lock: Lock) -> bool:
     """Write series.lock and tell whether it changed."""
     path, content = series_dir / LOCK_NAME, render_lock(lock)
-    with _locked(series_dir):
+    with locked_directory(series_dir):
         if path.is_symlink():
             raise SeriesError(f"{path}: is a symlink", why="a rename over it would replace the link, not the lock")
         if path.exists() and path.read_bytes() == content:
             return False
-        _write(path, content)
+        write_file(path, content)
     return True
 
 
@@ -273,12 +291,12 @@ def _encoded(text: str) -> str:
 def _add(series_dir: Path, slug: str, content: bytes, *, outside: tuple[str, ...]) -> Written:
     """Write a patch under the next number, then name it in the series: a crash between leaves a file nobody names."""
     series_dir.mkdir(parents=True, exist_ok=True)
-    with _locked(series_dir):
+    with locked_directory(series_dir):
         listing = _series_text(series_dir)
         name = f"{_next_number(series_dir, listing):04d}-{slug}.patch"
-        _write(series_dir / name, content)
+        write_file(series_dir / name, content)
         gap = b"" if not listing or listing.endswith(b"\n") else b"\n"
-        _write(series_dir / SERIES_NAME, listing + gap + name.encode() + b"\n")
+        write_file(series_dir / SERIES_NAME, listing + gap + name.encode() + b"\n")
     return Written(name=name, path=series_dir / name, outside=outside)
 
 
@@ -296,46 +314,6 @@ def _next_number(series_dir: Path, listing: bytes) -> int:
     lines = parse_series(listing, source=str(series_dir / SERIES_NAME), faults=[])
     names = [PurePosixPath(line.name).name for line in lines] + [path.name for path in series_dir.iterdir()]
     return max((int(match.group(1)) for name in names if (match := _NUMBER.match(name))), default=0) + 1
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Keep other writers of the series out; the lock is the directory's and leaves nothing behind."""
-    import fcntl
-
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old bytes or the new ones; its mode stays. The caller holds the lock."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        with open(handle, "wb") as stream:  # noqa: PTH123  a descriptor, not a path
-            stream.write(content)
-            if path.exists():
-                os.fchmod(handle, path.stat().st_mode & 0o777)
-            stream.flush()
-            os.fsync(handle)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _compressed(content: bytes) -> bytes:

@@ -102,6 +102,23 @@ def series_directory(patches: Path, tree: TargetTree | None) -> Path:
     return found[0].directory if found else patches
 
 
+def default_applies_to(tree: TargetTree | None) -> str:
+    """Return the Applies-To of a new patch whose author names none: the public version of the tree; "" without one."""
+    from packaging.version import InvalidVersion, Version
+
+    if tree is None or find_engine(tree.engine) is None:
+        return ""
+    try:
+        return f"{tree.engine}=={Version(tree.version).public}"
+    except InvalidVersion:
+        return ""
+
+
+def patches_words(number: int) -> str:
+    """Return `1 patch`, `2 patches`."""
+    return "1 patch" if number == 1 else f"{number} patches"
+
+
 def is_for(series: Series, tree: TargetTree) -> bool:
     """Tell whether a series is meant for a tree: by its directory's name, its lock, or what its patches say."""
     if series.engine not in ("", tree.engine):

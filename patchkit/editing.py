@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.archive import Artifact
 from patchkit.author import split_series
-from patchkit.decision import Outcome
+from patchkit.decision import Decision, Outcome
 from patchkit.errors import RefusedError, UnsafePathError, UsageError, WrongTreeError
-from patchkit.locking import Rendered, package_parent, render_series
+from patchkit.locking import Rendered, package_parent, refused_words, render_series
 from patchkit.record import dataclass
 from patchkit.series import Series
 from patchkit.tree import Entries, Kind, TreeEntry, open_entries
@@ -48,17 +48,21 @@ class Ground:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EditNote:
-    """What a work directory was made from: `below` is the digest of all files below the patch, `files` was written."""
+    """What a work directory was made from: `below` is the digest of all files below the patch, `files` was written.
+
+    `bare`: the patch's own change is not in it.
+    """
 
     series: str
     patch: str
     source: str
     below: str
     files: tuple[tuple[str, str], ...]
+    bare: bool = False
 
 
-def edit_ground(series: Series, name: str, artifact: Artifact) -> Ground:
-    """Render the package with the patches below one, and with it too.
+def edit_ground(series: Series, name: str, artifact: Artifact, *, bare: bool = False) -> Ground:
+    """Render the package with the patches below one, and with it too unless `bare`: then it need not apply.
 
     Raises RefusedError when one of them does not apply, or when the patch holds what a work directory cannot show: a
     refresh would lose that.
@@ -71,10 +75,12 @@ def edit_ground(series: Series, name: str, artifact: Artifact) -> Ground:
     below = render_series(series, artifact, lower)
     above = render_series(series, artifact, (*lower, entry))
     _check_applies(below, must="")
-    _check_applies(above, must=name)
+    if not bare:
+        _check_applies(above, must=name)
     _check_showable(above, name)
     pristine, hidden = _package_files(artifact)
-    return Ground(below=_rendered(below, pristine), with_patch=_rendered(above, pristine), hidden=hidden)
+    shown = below if bare else above
+    return Ground(below=_rendered(below, pristine), with_patch=_rendered(shown, pristine), hidden=hidden)
 
 
 def write_work(directory: Path, ground: Ground, note: EditNote) -> None:
@@ -93,7 +99,7 @@ def write_work(directory: Path, ground: Ground, note: EditNote) -> None:
         stream.write(_render_note(note))
 
 
-def make_note(series: Series, name: str, artifact: Artifact, ground: Ground) -> EditNote:
+def make_note(series: Series, name: str, artifact: Artifact, ground: Ground, *, bare: bool = False) -> EditNote:
     """Say what a work directory is made from."""
     files = ((str(path), _sha256(entry.content)) for path, entry in ground.with_patch.items())
     return EditNote(
@@ -102,6 +108,7 @@ def make_note(series: Series, name: str, artifact: Artifact, ground: Ground) -> 
         source=str(artifact.tree.root.resolve()),
         below=_digest_of(ground.below),
         files=tuple(sorted(files)),
+        bare=bare,
     )
 
 
@@ -171,10 +178,17 @@ def _check_applies(rendered: Rendered, *, must: str) -> None:
     ]
     if stuck:
         raise RefusedError(
-            f"{len(stuck)} patches do not apply to {rendered.artifact.tree.root}",
+            f"{refused_words(len(stuck))} to {rendered.artifact.tree.root}",
             why="\n".join(f"{one.patch}: {one.outcome.value}: {one.reason}" for one in stuck),
-            hint="give the release that the series was cut against, or mend the first of them",
+            hint=_mending(stuck[0]),
         )
+
+
+def _mending(first: Decision) -> str:
+    if not first.refused:
+        return "give the release that the series was cut against"
+    mend = f"`patchkit series edit {first.patch} --bare` writes the files without its change: make it there and refresh"
+    return f"give the release that the series was cut against; or mend it: {mend}"
 
 
 def _check_showable(rendered: Rendered, name: str) -> None:
@@ -276,6 +290,7 @@ def _render_note(note: EditNote) -> bytes:
         "source": note.source,
         "below": note.below,
         "files": dict(note.files),
+        "bare": note.bare,
     }
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
@@ -288,7 +303,7 @@ def _checked_note(document: object, place: Path) -> EditNote:
     if not all(isinstance(word, str) for word in words.values()) or not isinstance(files, dict):
         raise _damaged(place, "expected series, patch, source, below and files")
     pairs = tuple((str(path), str(sha256)) for path, sha256 in files.items())
-    return EditNote(**{name: str(word) for name, word in words.items()}, files=pairs)
+    return EditNote(**{name: str(word) for name, word in words.items()}, files=pairs, bare=document.get("bare") is True)
 
 
 def _damaged(place: Path, why: str) -> UsageError:

@@ -18,7 +18,7 @@ from patchkit.diff.model import Change, FilePatch, Patch, Verdict
 from patchkit.diff.render import render_patch
 from patchkit.engine import find_engine
 from patchkit.errors import PatchkitError
-from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, match_lock, stale_patches
+from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, lock_command, match_lock, stale_patches
 from patchkit.locking import Rendered, make_section, package_parent, render_series, unproven_offsets
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
@@ -152,11 +152,12 @@ def _unlisted(series: Series) -> Iterator[Finding]:
 def _lint_lock(series: Series) -> Iterator[Finding]:
     place = str(series.directory / LOCK_NAME)
     if series.lock is None:
-        yield _warning(place, "is missing: apply refuses without --unlocked; `patchkit series lock` writes it")
+        writes = f"`{lock_command(series.directory)}` writes it"
+        yield _warning(place, f"is missing: apply refuses without --unlocked; {writes}")
         return
     stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
     if stale:
-        yield _error(place, f"is stale, it differs for {', '.join(stale)}: run `patchkit series lock`")
+        yield _error(place, f"is stale, it differs for {', '.join(stale)}: run `{lock_command(series.directory)}`")
         return
     if not series.lock.artifacts:
         yield _warning(place, "names no release: apply refuses without --unlocked")

@@ -22,7 +22,7 @@ _SHA256 = compile_lazily(r"[0-9a-f]{64}")
 _UNWRITABLE = compile_lazily(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")  # a byte of a name is \udc80 to \udcff
 _CONTROL = compile_lazily(r"[\x00-\x1f\x7f]")
 _SIZE_LIMIT = 64 * 1024 * 1024
-_AGAIN = "write it anew: patchkit series lock"
+_AGAIN = "write it anew: patchkit series lock --patches DIR --artifact WHEEL"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +125,13 @@ def match_lock(lock: Lock, *, version: str, pristine: Callable[[str], str | None
     differing, closest = min(compared, key=lambda pair: len(pair[0]))
     reason = f"{len(differing)} of {len(closest.files)} files differ from {closest.file}"
     return LockMatch(artifact=None, mismatched=differing, reason=reason)
+
+
+def lock_command(directory: Path) -> str:
+    """Return the command that makes a series' lock anew, as one types it; the wheel is for the user to name."""
+    import shlex
+
+    return f"patchkit series lock --patches {shlex.quote(str(directory))} --artifact WHEEL"
 
 
 def stale_patches(lock: Lock, patches: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def make_section(rendered: Rendered) -> LockedArtifact:
     artifact = rendered.artifact
     if rendered.refused:
         lines = [f"{one.patch}: {one.outcome.value}: {one.reason}" for one in rendered.refused]
-        what = f"{len(lines)} patches do not apply to {artifact.file}"
+        what = f"{refused_words(len(lines))} to {artifact.file}"
         raise RefusedError(what, why="\n".join(lines), hint="`patchkit series lint` shows every hunk")
     prefix = package_parent(artifact)
     final = rendered.files
@@ -131,6 +131,11 @@ def make_section(rendered: Rendered) -> LockedArtifact:
         files.append(LockedFile(path=path.removeprefix(prefix), pristine=pristine, patched=patched))
     version = _public(artifact.tree.version)
     return LockedArtifact(file=artifact.file, sha256=artifact.sha256, version=version, files=tuple(files))
+
+
+def refused_words(number: int) -> str:
+    """Say how many patches do not apply."""
+    return "1 patch does not apply" if number == 1 else f"{number} patches do not apply"
 
 
 def relock(series: Series, sections: Sequence[LockedArtifact]) -> Relocked:

@@ -35,7 +35,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "transaction",
     ),
     ("asking", "compose", "session", "workflow"),
-    ("author", "locking", "catalogue", "editing", "naming", "undoing", "lint", "port", "abi"),
+    ("writing", "author", "locking", "catalogue", "editing", "naming", "undoing", "lint", "port", "abi"),
     ("native",),
     ("attention",),
     ("cli", "__main__"),

@@ -136,9 +136,8 @@ def test_missing_stale_and_short_locks_are_found(tmp_path: Path, artifact: Artif
     ]
 
     more = _series(tmp_path / "s", DIFF, SECOND)
-    assert _words(lint_series(more)) == [
-        "series.lock: error: is stale, it differs for 0002-p.patch: run `patchkit series lock`"
-    ]
+    command = f"patchkit series lock --patches {tmp_path / 's'} --artifact WHEEL"
+    assert _words(lint_series(more)) == [f"series.lock: error: is stale, it differs for 0002-p.patch: run `{command}`"]
 
 
 def test_patch_that_no_line_names_is_found(tmp_path: Path, artifact: Artifact) -> None:
@@ -282,7 +281,7 @@ def test_unreadable_series_is_a_finding_with_all_faults(tmp_path: Path) -> None:
 def test_refused_patch_makes_no_section(tmp_path: Path, artifact: Artifact) -> None:
     series = _series(tmp_path / "s", DIFF.replace("-RATE = 1", "-RATE = 8"), NEW_FILE)
 
-    with pytest.raises(RefusedError, match="1 patches do not apply"):
+    with pytest.raises(RefusedError, match="1 patch does not apply"):
         make_section(render_series(series, artifact))
 
 

@@ -9,6 +9,7 @@ import click
 from patchkit.catalogue import one_series
 from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice, command_output
+from patchkit.cli.show import counted
 from patchkit.editing import edit_ground, make_note, write_work
 
 
@@ -16,12 +17,14 @@ from patchkit.editing import edit_ground, make_note, write_work
 @click.argument("patch")
 @patches_option
 @work_option
+@click.option("--bare", is_flag=True, help="Leave PATCH's own change out: to make it anew where it does not apply.")
 @ground_options
-def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: tuple[Path, ...]) -> int:
+def command(*, patch: str, patches: Path, work: Path, bare: bool, choice: Choice, artifact: tuple[Path, ...]) -> int:
     """Write the package's text files as the series up to and including PATCH leaves them into a new directory.
 
     Edit there, then `patchkit series refresh` makes the patch anew. The release's own files are never touched; they
-    come from a wheel (--artifact) or from a tree (--target, --root), as it was before patchkit.
+    come from a wheel (--artifact) or from a tree (--target, --root), as it was before patchkit. A patch that does not
+    apply any more, because a patch before it changed, is made anew from a directory that is written with --bare.
 
     \b
     Examples:
@@ -32,10 +35,10 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
     with open_ground(choice, artifact, output) as found:
         series = one_series(patches, found.tree)
         output.progress("rendering the package")
-        ground = edit_ground(series, patch, found)
-        note = make_note(series, patch, found, ground)
+        ground = edit_ground(series, patch, found, bare=bare)
+        note = make_note(series, patch, found, ground, bare=bare)
     with writing(work):
         write_work(work, ground, note)
-    output.line(f"{len(ground.with_patch)} files in {work}", style="good")
+    output.line(f"{counted(len(ground.with_patch), 'file')} in {work}", style="good")
     output.note(f"next: edit them, then patchkit series refresh {patch} --patches {patches} --work {work}")
     return 0

@@ -8,7 +8,7 @@ import click
 
 from patchkit.archive import Artifact
 from patchkit.author import NamePaths, import_patch
-from patchkit.catalogue import series_directory
+from patchkit.catalogue import default_applies_to, series_directory
 from patchkit.cli.ground import ground_options, make_letterhead, open_grounds, patches_option, writing
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.reading import read_patch
@@ -25,6 +25,7 @@ from patchkit.strip import outside_note
 @ground_options
 @click.option("--subject", default="", help="The title, where the diff has none; its file name without.")
 @click.option("--strip", "-p", type=click.IntRange(0, 99), help="Components to strip; found from the tree without.")
+@click.option("--package-only", is_flag=True, help="Leave out what is not in the tree (tests, docs, csrc).")
 @click.option(
     "--author", default="", metavar="'NAME <MAIL>'", help="Who made it, where the diff does not say; git's user."
 )
@@ -36,16 +37,18 @@ def command(
     artifact: tuple[Path, ...],
     subject: str,
     strip: int | None,
+    package_only: bool,
     author: str,
 ) -> int:
     """Copy a diff into a series: numbered, with a header, its names as a wheel has its files. Hunks are never changed.
 
-    With --target, --root or --artifact the names are looked for in that release, and the series is ENGINE/VERSION below
-    --patches unless --patches is a series itself. Without, the names must be a/PACKAGE/... and b/PACKAGE/...
+    With --target, --root or --artifact the names are looked for in that release, the patch is for that version where
+    its header does not say otherwise, and the series is ENGINE/VERSION below --patches unless --patches is a series
+    itself. Without, the names must be a/PACKAGE/... and b/PACKAGE/...
 
     \b
     Examples:
-      patchkit series import pr-9034.diff --patches ./patches --target vllm==0.6.3
+      patchkit series import pr-9034.diff --patches ./patches --target vllm==0.6.3 --package-only
       patchkit series import fix.patch --patches ./our-series --subject "Read the version from metadata"
     """
     output = command_output(acting=True)
@@ -53,16 +56,34 @@ def command(
         if len(grounds) > 1:
             raise UsageError(f"{len(grounds)} releases named", hint="a diff is imported with the names of one")
         ground = grounds[0] if grounds else None
-        directory = series_directory(patches, ground.tree if ground is not None else None)
+        tree = ground.tree if ground is not None else None
+        directory = series_directory(patches, tree)
         names = _names(file, ground, strip, output)
         letterhead = make_letterhead(subject, author)
         with writing(directory):
-            written = import_patch(directory, file, letterhead, slug="", name_paths=names)
+            written = import_patch(
+                directory,
+                file,
+                letterhead,
+                slug="",
+                name_paths=names,
+                package_only=package_only,
+                applies_to=default_applies_to(tree),
+            )
     output.line(f"imported: {written.path}", style="good")
-    for name in written.outside:
-        output.note(f"warning: {name}: {outside_note(name)}; apply asks for --package-only", style="doubt")
+    _show_outside(written.outside, output, left_out=package_only)
     output.note(f"next: fill in its header, then patchkit series lint {directory}")
     return 0
+
+
+def _show_outside(outside: tuple[str, ...], output: Output, *, left_out: bool) -> None:
+    for name in outside:
+        output.note(f"{'left out' if left_out else 'warning'}: {name}: {outside_note(name)}", style="doubt")
+    if outside and not left_out:
+        output.note("apply will need --package-only, and series edit refuses such a patch", style="doubt")
+        output.note(
+            "series import --package-only leaves these files out; delete this patch and its line in series first"
+        )
 
 
 def _names(file: Path, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:

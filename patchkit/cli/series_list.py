@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from patchkit.catalogue import Shelved, shelf, take_down
+from patchkit.catalogue import Shelved, patches_words, shelf, take_down
 from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus, PatchkitError
 from patchkit.output import Output
@@ -57,7 +57,7 @@ def _show(origin: str, shelved: Shelved, series: Series | PatchkitError, output:
         output.line(f"{shelved.name} ({origin})  unreadable: {series.what}", style="bad")
         return
     name = f"{series.engine or '(any engine)'}/{series.version}"
-    output.line(f"{name} ({origin}), {len(series.entries)} patches, in {series.directory}", style="head")
+    output.line(f"{name} ({origin}), {patches_words(len(series.entries))}, in {series.directory}", style="head")
     releases = _locked(series)
     for release in releases:
         output.line(f"  locked: {release}")

@@ -12,6 +12,7 @@ from patchkit.author import write_lock
 from patchkit.catalogue import is_for, named_series, one_series, take_down
 from patchkit.cli.ground import ground_options, open_grounds, writing
 from patchkit.cli.options import Choice, command_output
+from patchkit.cli.show import counted
 from patchkit.errors import UsageError
 from patchkit.lock import LOCK_NAME
 from patchkit.locking import Relocked, check_released, make_section, relock, render_series, unproven_offsets
@@ -92,4 +93,4 @@ def _write(series: Series, made: Relocked, output: Output) -> None:
         output.note(f"warning: {file}: its section is gone, because patches changed; lock with it again", style="doubt")
     output.line(f"{'written' if changed else 'unchanged'}: {place}", style="good")
     for section in made.lock.artifacts:
-        output.line(f"  {section.file}: {len(section.files)} files")
+        output.line(f"  {section.file}: {counted(len(section.files), 'file')}")

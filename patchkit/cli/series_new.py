@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from patchkit.author import new_patch
-from patchkit.catalogue import series_directory
+from patchkit.catalogue import default_applies_to, series_directory
 from patchkit.cli.ground import make_letterhead, names_a_tree, patches_option, writing
 from patchkit.cli.options import Choice, command_output, select_tree, tree_options
 
@@ -18,14 +18,17 @@ from patchkit.cli.options import Choice, command_output, select_tree, tree_optio
 @tree_options
 @click.option("--subject", required=True, help="What the patch does, in one line.")
 @click.option("--config", default="", metavar="SYMBOL", help="The toggle that gates it, with or without CONFIG_.")
-@click.option("--applies-to", default="", metavar="TARGET", help="The releases it is for: vllm>=0.6.3,<0.6.5.")
+@click.option(
+    "--applies-to", default="", metavar="TARGET", help="The releases it is for: vllm>=0.6.3,<0.6.5; the tree's without."
+)
 @click.option("--author", default="", metavar="'NAME <MAIL>'", help="Who made it; git's user without.")
 def command(
     *, slug: str, patches: Path, choice: Choice, subject: str, config: str, applies_to: str, author: str
 ) -> int:
     """Add the next NNNN-SLUG.patch to a series: a header and no change yet. `series edit` and `refresh` fill it.
 
-    The series is the directory of --patches, or the one in it. With --target or --root it is ENGINE/VERSION below it.
+    The series is the directory of --patches, or the one in it. With --target or --root it is ENGINE/VERSION below it,
+    and without --applies-to the patch is for that version.
 
     \b
     Example:
@@ -34,7 +37,7 @@ def command(
     """
     output = command_output(acting=True)
     tree = select_tree(choice, output) if names_a_tree(choice) else None
-    trailers = (("Config", config.removeprefix("CONFIG_")), ("Applies-To", applies_to))
+    trailers = (("Config", config.removeprefix("CONFIG_")), ("Applies-To", applies_to or default_applies_to(tree)))
     letterhead = make_letterhead(subject, author, tuple(pair for pair in trailers if pair[1]))
     directory = series_directory(patches, tree)
     with writing(directory):

@@ -13,6 +13,7 @@ from patchkit.cli.ground import ground_options, open_ground, patches_option, wor
 from patchkit.cli.options import Choice, command_output
 from patchkit.editing import check_note, edit_ground, edited_files, is_unedited, read_note
 from patchkit.errors import ExitStatus
+from patchkit.lock import lock_command
 from patchkit.locking import render_series
 from patchkit.output import Output
 from patchkit.series import Series, read_series
@@ -39,7 +40,7 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
     note = read_note(work)
     with open_ground(choice, artifact, output, source=note.source) as found:
         series = one_series(patches, found.tree)
-        ground = edit_ground(series, patch, found)
+        ground = edit_ground(series, patch, found, bare=note.bare)
         check_note(note, series, patch, ground)
         package = found.tree.package.name
         changed = False
@@ -59,9 +60,11 @@ def _check_later(series: Series, name: str, artifact: Artifact, output: Output) 
     for one in stuck:
         output.line(f"  {one.patch}: {one.outcome.value}: {one.reason}", style="bad")
     if again.lock is not None and dict(again.lock.patches).get(name) != _sha256(again, name):
-        output.note(f"the lock is stale: patchkit series lock --patches {series.directory}, with its releases")
+        output.note(f"the lock is stale, make it anew: {lock_command(series.directory)}")
     if stuck:
-        output.note(f"{len(stuck)} later patches do not apply any more; {name} stays as refreshed", style="bad")
+        many = "1 later patch does" if len(stuck) == 1 else f"{len(stuck)} later patches do"
+        output.note(f"{many} not apply any more; {name} stays as refreshed", style="bad")
+        output.note(f"next: patchkit series edit {stuck[0].patch} --bare --patches {series.directory} --work DIR")
         return ExitStatus.REFUSED
     return ExitStatus.DONE
 

@@ -9,6 +9,7 @@ import click
 from patchkit.catalogue import named_series, one_series, take_down
 from patchkit.cli.ground import names_a_tree
 from patchkit.cli.options import Choice, json_option, select_tree, tree_options
+from patchkit.cli.show import counted
 from patchkit.diff.model import FilePatch
 from patchkit.errors import UsageError
 from patchkit.output import Output
@@ -68,7 +69,7 @@ def _show(entry: PatchEntry, output: Output) -> None:
     for file in entry.patch.files:
         document = _file_document(file, entry.strip)
         counts = f"+{document['added']} -{document['removed']}"
-        output.line(f"  {document['name']}  {file.change.value}, {len(file.hunks)} hunks, {counts}")
+        output.line(f"  {document['name']}  {file.change.value}, {counted(len(file.hunks), 'hunk')}, {counts}")
         for hunk in file.hunks:
             output.line(f"    {hunk.header.decode('utf-8', 'backslashreplace')}", style="dim")
     if not entry.patch.files:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from patchkit.catalogue import patches_words
 from patchkit.cli.options import json_option
 from patchkit.cli.show import tree_document, tree_words
 from patchkit.errors import ExitStatus, PatchkitError
@@ -68,7 +69,7 @@ def _series_words(series: Series | PatchkitError | None, tree: TargetTree) -> st
         return "none shipped for this release"
     if isinstance(series, PatchkitError):
         return f"unreadable: {series.what}"
-    return f"{tree.engine}/{series.version}, {len(series.entries)} patches{'' if series.lock else ', no lock'}"
+    return f"{tree.engine}/{series.version}, {patches_words(len(series.entries))}{'' if series.lock else ', no lock'}"
 
 
 def _document(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -115,7 +116,7 @@ def test_list_names_shipped_and_own_series(series: Any) -> None:
     assert {"vllm/0.6.3", "vllm/0.32.0", "sglang/0.5.1"} <= shipped
     (own,) = [row for row in rows if row["origin"] == "user"]
     assert (own["engine"], own["patches"], own["locked"]) == ("vllm", ["0001-p.patch"], [])
-    assert "vllm/own (user), 1 patches" in series("list", "--patches", "own").out
+    assert "vllm/own (user), 1 patch," in series("list", "--patches", "own").out
 
 
 def test_list_shows_a_broken_series_beside_the_others(series: Any) -> None:
@@ -142,7 +143,7 @@ def test_show_prints_what_was_understood(series: Any) -> None:
     document = series("show", "own", "--json").document
 
     assert "  config: FAST\n" in said
-    assert "  vllm/engine.py  modify, 1 hunks, +1 -1\n    @@ -2,7 +2,7 @@\n" in said
+    assert "  vllm/engine.py  modify, 1 hunk, +1 -1\n    @@ -2,7 +2,7 @@\n" in said
     assert [patch["subject"] for patch in document["patches"]] == ["Do it", "Do it"]
     assert document["patches"][0]["requires"] == ["x"]
     assert document["patches"][1]["files"][0]["change"] == "create"
@@ -327,8 +328,37 @@ def test_later_patches_that_do_not_apply_any_more_are_named(wheel: str, series: 
 
     assert "0002-p.patch: refused" in said.out
     assert "0001-p.patch stays as refreshed" in said.err
-    assert "the lock is stale" in said.err
+    assert "the lock is stale, make it anew: patchkit series lock --patches own --artifact WHEEL" in said.err
     assert b"RATE = 9" in (own / "0001-p.patch").read_bytes()
+
+
+def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(wheel: str, series: Any) -> None:
+    own = _own(NEW_FILE, DIFF)
+    where = ("--patches", "own", "--artifact", wheel)
+    series("edit", "0001-p.patch", "--work", "w", *where)
+    Path("w/vllm/engine.py").write_bytes(MODULE.replace(b"RATE = 1", b"RATE = 9"))
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
+    assert "1 later patch does not apply any more" in said
+    assert "next: patchkit series edit 0002-p.patch --bare --patches own --work DIR" in said
+    assert "edit 0002-p.patch --bare" in series("edit", "0002-p.patch", "--work", "x", *where, status=1).err
+
+    series("edit", "0002-p.patch", "--bare", "--work", "x", *where)
+    assert Path("x/vllm/engine.py").read_bytes() == MODULE.replace(b"RATE = 1", b"RATE = 9")
+    header = (own / "0002-p.patch").read_bytes().partition(b"diff --git")[0]
+    assert "unchanged" in series("refresh", "0002-p.patch", "--patches", "own", "--work", "x", status=0).out
+    Path("x/vllm/engine.py").write_bytes(MODULE.replace(b"RATE = 1", b"RATE = 2"))
+    assert "refreshed" in series("refresh", "0002-p.patch", "--patches", "own", "--work", "x").out
+
+    assert (own / "0002-p.patch").read_bytes().startswith(header)
+    assert _git_applied(own / "0001-p.patch", own / "0002-p.patch")["engine.py"] == CHANGED
+    assert "unchanged" in series("refresh", "0002-p.patch", "--patches", "own", "--work", "x").out
+
+
+def test_bare_directory_of_a_patch_that_it_cannot_show_whole_is_refused(wheel: str, series: Any) -> None:
+    _own(DIFF + DIFF.replace("vllm/engine", "tests/test_engine"))
+
+    arguments = ("--bare", "--patches", "own", "--work", "w", "--artifact", wheel)
+    assert "would lose parts" in series("edit", "0001-p.patch", *arguments, status=1).err
 
 
 def test_work_directory_of_another_state_is_refused(wheel: str, tmp_path: Path, series: Any) -> None:
@@ -481,6 +511,61 @@ def test_import_without_a_tree_refuses_names_that_say_no_package(place: str, ser
     assert not Path("own").exists()
 
 
+def test_import_of_the_package_only_leaves_the_rest_out_and_names_it(wheel: str, series: Any) -> None:
+    tests = DIFF.replace("vllm/engine", "tests/test_engine")
+    Path("pr.diff").write_text(tests + DIFF + DIFF.replace("vllm/engine.py", "csrc/cache.h"))
+    patch = Path("own/vllm/0.6.3/0001-pr.patch")
+
+    said = series("import", "pr.diff", "--patches", "own", "--artifact", wheel, "--package-only").err
+
+    assert "left out: b/tests/test_engine.py: not in this tree: harmless" in said
+    assert "left out: b/csrc/cache.h: not in this tree: needs a build" in said
+    assert patch.read_text().endswith(DIFF)
+    assert patch.read_text().count("diff --git") == 1
+    series("edit", patch.name, "--patches", "own", "--work", "w", "--artifact", wheel)
+
+    Path("tests.diff").write_text(tests)
+    refused = series("import", "tests.diff", "--patches", "own", "--artifact", wheel, "--package-only", status=1).err
+    assert "none of its files is in this tree" in refused
+    assert not list(Path("own/vllm/0.6.3").glob("0002*"))
+
+
+def test_import_of_everything_says_what_it_will_ask_for(wheel: str, series: Any) -> None:
+    Path("pr.diff").write_text(DIFF + DIFF.replace("vllm/engine", "tests/test_engine"))
+
+    said = series("import", "pr.diff", "--patches", "own", "--artifact", wheel).err
+
+    assert "warning: b/tests/test_engine.py: not in this tree: harmless" in said
+    assert "apply will need --package-only, and series edit refuses such a patch" in said
+    series("edit", "0001-pr.patch", "--patches", "own", "--work", "w", "--artifact", wheel, status=1)
+
+
+def test_patch_is_for_the_release_that_was_named(wheel: str, series: Any) -> None:
+    Path("pr.diff").write_text(DIFF)
+    Path("wide.diff").write_text("Subject: Wide\n\nApplies-To: vllm>=0.6\n---\n\n" + DIFF)
+    directory = Path("own/vllm/0.6.3")
+
+    series("import", "pr.diff", "--patches", "own", "--artifact", wheel)
+    series("import", "wide.diff", "--patches", "own", "--artifact", wheel)
+    _pristine()
+    where = ("--patches", "own", "--root", "pristine", "--subject", SUBJECT)
+    series("new", "mine", *where)
+    series("new", "both", *where, "--applies-to", "vllm<1")
+    series("new", "any", "--patches", str(directory), "--subject", SUBJECT)
+
+    said = {
+        path.name[5:-6]: re.findall("^Applies-To: (.*)$", path.read_text(), re.MULTILINE)
+        for path in directory.glob("0*")
+    }
+    assert said == {
+        "pr": ["vllm==0.6.3"],
+        "wide": ["vllm>=0.6"],
+        "mine": ["vllm==0.6.3"],
+        "both": ["vllm<1"],
+        "any": [],
+    }
+
+
 def test_import_knows_the_wheel_and_the_strip_level(wheel: str, series: Any) -> None:
     Path("pr.diff").write_text(DIFF.replace("/vllm/", "/"))
 
@@ -575,7 +660,7 @@ def test_refused_patch_leaves_the_lock_as_it_was(wheel: str, series: Any) -> Non
 
     said = series("lock", "own", "--artifact", wheel, status=1).err
 
-    assert "1 patches do not apply" in said
+    assert "1 patch does not apply" in said
     assert "0001-p.patch: refused" in said
     assert (own / "series.lock").read_bytes() == before
 
