@@ -78,10 +78,10 @@ class Output:
     def error(self, error: PatchkitError) -> None:
         """Show what failed, why, and what to do next; with --json also as the document, unless there is one already."""
         self.note(f"error: {error.what}", style="bad")
-        for line in error.why.splitlines():
+        for line in error.why.rstrip("\n").split("\n") if error.why else ():
             self.note(f"  {line.rstrip()}")
         if error.hint:
-            first, *others = error.hint.splitlines()
+            first, *others = error.hint.split("\n")
             self.note(f"next: {first}")
             for line in others:
                 self.note(f"  {line}")
@@ -95,17 +95,17 @@ class Output:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Let the command go on and keep its exit status when stdout fails: the reader has gone, or the disk is full.
-
-        What cannot be written for another reason than a reader who has seen enough is noted in `lost`.
-        """
+        """Let the command go on when stdout fails: the reader has gone, or the disk is full."""
         try:
             yield
-        except BrokenPipeError:
-            _sink(self.stdout)
         except OSError as error:
+            self.lose(error)
+
+    def lose(self, error: OSError) -> None:
+        """Write no more to stdout, and remember why unless its reader has seen enough."""
+        if not isinstance(error, BrokenPipeError):
             self.lost = error.strerror or str(error)
-            _sink(self.stdout)
+        _sink(self.stdout)
 
     def _painted(self, text: str, style: str, stream: TextIO) -> str:
         text = _encodable(visible(text.replace("\n", "\\n")), stream)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +61,34 @@ def test_error_has_its_three_parts() -> None:
     stream = io.StringIO()
     Output(stderr=stream).error(RefusedError("what", why="why\n  more", hint="do"))
     assert stream.getvalue() == "error: what\n  why\n    more\nnext: do\n"
+
+
+def test_line_is_one_line() -> None:
+    stream = io.StringIO()
+    Output(stdout=stream, stderr=stream).line("a\nb")
+    Output(stdout=stream, stderr=stream).note("c\nd")
+    assert stream.getvalue() == "a\\nb\nc\\nd\n"
+
+
+def test_error_is_a_document_with_json_unless_there_is_one() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    output = Output(machine=True, stdout=out, stderr=err)
+    output.error(RefusedError("what", why="why", hint="do"))
+    error = {"what": "what", "why": "why", "hint": "do"}
+    assert json.loads(out.getvalue()) == {"schema": 1, "status": 1, "error": error}
+    output.error(RefusedError("again"))
+    assert json.loads(out.getvalue())
+    assert err.getvalue().count("error: ") == 2
+
+
+def test_full_disk_is_remembered_and_a_reader_who_has_gone_is_not(tmp_path: Path) -> None:
+    for number, lost in ((errno.ENOSPC, "No space left on device"), (errno.EPIPE, "")):
+        with (tmp_path / f"{number}").open("w") as stream:
+            output = Output(stdout=stream)
+            output.lose(OSError(number, os.strerror(number)))
+            assert output.lost == lost
+            output.line("nowhere")
+        assert (tmp_path / f"{number}").read_text() == ""
 
 
 def test_progress_waits_a_second_and_json_has_none() -> None:

@@ -106,8 +106,10 @@ def _run(arguments: list[str], output: Output) -> int:
         output.note("interrupted", style="bad")
         output.failure(ExitStatus.INTERRUPTED, what="interrupted")
         return int(ExitStatus.INTERRUPTED)
-    except SystemExit as leaving:  # click's own way out: of completion, and of a pipe whose reader has gone
-        return int(ExitStatus.DONE if isinstance(leaving.__context__, BrokenPipeError) else leaving.code or 0)
+    except SystemExit as leaving:  # click's own way out of completion, and of a pipe whose reader has gone
+        gone = sys.stdout is not output.stdout  # click has wrapped it
+        sys.stdout, sys.stderr = output.stdout, output.stderr
+        return int(ExitStatus.DONE if gone else leaving.code or 0)
     except Exception as error:  # noqa: BLE001 -- the top edge: whatever else comes up is a bug of patchkit
         return _unforeseen(error, output)
     return int(status) if isinstance(status, int) else int(ExitStatus.DONE)
@@ -128,13 +130,20 @@ def _unforeseen(error: Exception, output: Output) -> int:
     if isinstance(error, FileNotFoundError) and _working_directory_is_gone():
         output.error(UsageError("the working directory is not there any more", hint="change to one that is there"))
         return int(ExitStatus.USAGE)
-    if isinstance(error, OSError) and error.filename is None:
-        output.flush()  # what click wrote itself: help
-        if output.lost == error.strerror:
-            return int(ExitStatus.DONE)
+    if isinstance(error, OSError) and _place_of(error) == "click.utils":  # it wrote help
+        output.lose(error)
+        return int(ExitStatus.DONE)
     from patchkit.cli.bug import report_bug
 
     return report_bug(error, output)
+
+
+def _place_of(error: Exception) -> str:
+    """Return the module in which an error came up."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals["__name__"])
 
 
 def _working_directory_is_gone() -> bool:

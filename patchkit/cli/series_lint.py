@@ -86,8 +86,10 @@ def _show(checked: Sequence[_Checked], output: Output) -> None:
         output.line(f"{shelved.name}{'' if shipped else f' in {shelved.directory}'}{places}", style="head")
         for finding in findings:
             style = "bad" if finding.severity is Severity.ERROR else "doubt"
-            what = finding.what.replace("\n", "\n      ")
-            output.line(f"  {finding.place}: {finding.severity.value}: {what}", style=style)
+            first, *others = finding.what.split("\n")
+            output.line(f"  {finding.place}: {finding.severity.value}: {first}", style=style)
+            for line in others:
+                output.line(f"      {line}", style=style)
         if not findings:
             output.line("  nothing to mend", style="good")
 

@@ -108,13 +108,16 @@ def _show_file(file: FileDecision, output: Output, *, everything: bool) -> None:
     if shown or odd:
         output.line(f"    {file.path}{f': {shown}' if shown else ''}", style="bad" if file.refusal else "")
     for number, placement in odd:
-        output.line(f"      {_hunk_words(number, placement)}")
+        first, *others = _hunk_words(number, placement).split("\n")
+        output.line(f"      {first}")
+        for line in others:
+            output.line(f"        {line}")
 
 
 def _hunk_words(number: int, placement: Placement) -> str:
     hunk = placement.hunk
     verdict = f"offset {placement.offset:+d}" if placement.verdict is Verdict.OFFSET else placement.verdict.value
-    reason = f": {placement.reason}".replace("\n", "\n        ") if placement.reason else ""
+    reason = f": {placement.reason}" if placement.reason else ""
     return f"hunk {number} (line {hunk.old_start}, patch line {hunk.line_number}): {verdict}{reason}"
 
 

@@ -15,7 +15,7 @@ def fill_gaps() -> None:
     if sys.stdout is None:
         sys.stdout = open(_gap(1, os.O_RDONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
-        sys.stderr = open(_gap(2, os.O_RDONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(_gap(2, os.O_RDONLY), "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _gap(number: int, flags: int) -> int:
