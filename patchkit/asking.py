@@ -6,7 +6,7 @@ from pathlib import Path
 
 from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.diff.text import sha256_of_patch
-from patchkit.errors import RefusedError, TargetError, UsageError
+from patchkit.errors import OtherReleaseError, RefusedError, UsageError
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
@@ -67,7 +67,7 @@ def _series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, O
     if not asked or (found and not named):
         return found
     missing = named[0] if named else without[0][0]
-    raise TargetError(
+    raise OtherReleaseError(
         f"no series in {missing} is for {tree.engine} {tree.version or '(unknown version)'}",
         why="a series fits by the name of its directory, or by Applies-To in every patch",
         hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",

@@ -12,7 +12,7 @@ from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
 from patchkit.record import dataclass, replace
-from patchkit.stack import NOTHING_HERE, UPSTREAMED, WantedLayer, WantedPatch, render_stack
+from patchkit.stack import NOTHING_HERE, TAKEN_OUT, UPSTREAMED, WantedLayer, WantedPatch, render_stack
 from patchkit.trailers import parse_trailers
 
 Stored = Callable[[str], bytes]
@@ -66,7 +66,7 @@ def take_patch(situation: Situation, number: int, name: str, stored: Stored) -> 
             hint=f"take those out first, or the whole layer with --layer {number}",
         )
     patches = tuple(
-        replace(patch, enabled=False, reason="taken out") if patch.name == name else patch for patch in placed.patches
+        replace(patch, enabled=False, reason=TAKEN_OUT) if patch.name == name else patch for patch in placed.patches
     )
     return Composition(
         kept=(), layers=_rebuilt(situation, there, {number: replace(placed, patches=patches)}, stored), changed=True

@@ -71,6 +71,12 @@ class TargetError(PatchkitError):
     """No tree, several trees, or a tree of another engine or version than asked for."""
 
 
+class OtherReleaseError(TargetError):
+    """The tree is of another release than asked for, or of one that no series is for."""
+
+    status = ExitStatus.WRONG_TREE
+
+
 class SeriesError(PatchkitError):
     """A series, its trailers or its lock are not well formed."""
 

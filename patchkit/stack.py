@@ -11,10 +11,11 @@ from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
 from patchkit.record import dataclass
-from patchkit.strip import outside_note
+from patchkit.strip import UNKNOWN, outside_note
 from patchkit.tree import Entries, TreeEntry, path_of
 
 UPSTREAMED = "the tree has all of it already"
+TAKEN_OUT = "taken out"
 NOTHING_HERE = "none of its files is in this tree"
 
 
@@ -248,6 +249,8 @@ def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outco
     if refused:
         partly = present or any("there already" in file.refusal for file in refused)
         return (Outcome.PARTLY_APPLIED if partly else Outcome.REFUSED), refused[0].refusal
+    if not inside and any(file.note == UNKNOWN for file in files):
+        return Outcome.REFUSED, "none of its files is in this tree: is it for another project or release?"
     if skipped and not package_only:
         return Outcome.REFUSED, f"{skipped} of {len(files)} files are not in this tree (allow with --package-only)"
     if not inside:

@@ -19,6 +19,9 @@ from patchkit.record import dataclass, replace
 from patchkit.target import Layout, TargetTree
 from patchkit.tree import path_of
 
+HARMLESS = "not in this tree: harmless"
+UNKNOWN = "not in this tree: unknown to this engine"
+
 Exists = Callable[[str], bool]
 """Tells whether a file or a link stands at a path below the root."""
 
@@ -30,6 +33,10 @@ _LEADS_IN = compile_lazily(r"^$|(^|/)(python|src|(site|dist)-packages)/$")
 _NEVER = frozenset({".git", ".patchkit"})
 _DEPENDENCIES = compile_lazily(
     r"(^|/)(pyproject\.toml|setup\.(py|cfg)|(requirements|constraints)[^/]*(/[^/]*)?|uv\.lock)$"
+)
+_HARMLESS = compile_lazily(
+    r"(^|/)(tests?|docs?|benchmarks?|examples?|scripts|tools|docker|\.github|\.buildkite|\.ci|assets|3rdparty)/"
+    r"|\.(md|rst|txt|ya?ml|toml|cfg|json|ipynb|sh|jinja|png|svg)$|(^|/)(Dockerfile[^/]*|Makefile|\.[^/]+|LICENSE|MANIFEST\.in)$"
 )
 _NATIVE = compile_lazily(
     r"(^|/)(csrc|cmake|sgl-kernel|sgl-router|rust)/|(^|/)(CMakeLists\.txt|Cargo\.(toml|lock))$"
@@ -143,7 +150,7 @@ def outside_note(name: str) -> str:
         return "changes dependencies: reinstall"
     if _NATIVE.search(bare):
         return "not in this tree: needs a build"
-    return "not in this tree: harmless"
+    return HARMLESS if _HARMLESS.search(bare) else UNKNOWN
 
 
 def _names(file: FilePatch, strip: int) -> tuple[str | None, str | None]:

@@ -29,7 +29,7 @@ from patchkit.environment import (
     running_environment,
     scan_site,
 )
-from patchkit.errors import TargetError
+from patchkit.errors import OtherReleaseError, TargetError
 from patchkit.record import dataclass, replace
 from patchkit.specifier import accepts, parse_specifier, pinned_version, unknown_engine
 
@@ -311,7 +311,7 @@ def _checked_version(spec: TargetSpec, tree: TargetTree) -> TargetTree:
     if not tree.version:
         hint = f"say which it is: --target {tree.engine}==VERSION --root {_quoted(tree.root)}"
         raise TargetError(f"nothing says which version of {tree.engine} this is", why=place, hint=hint)
-    raise TargetError(
+    raise OtherReleaseError(
         f"{tree.engine} {tree.version} is here, not {tree.engine}{spec.specifier}",
         why=place,
         hint=f"--target {tree.engine}=={tree.version} takes this tree; --root DIR or --python EXE another",

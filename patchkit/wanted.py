@@ -11,7 +11,7 @@ from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import inflate_patch
 from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
-from patchkit.lock import LockedArtifact, match_lock, stale_patches
+from patchkit.lock import Lock, LockedArtifact, match_lock, stale_patches
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
@@ -204,6 +204,8 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
             hint="make one with `patchkit series lock`, or apply with --unlocked (every hunk then needs its own proof)",
         )
     stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    if stale and terms.unlocked:
+        return None
     if stale:
         names = ", ".join(stale)
         raise SeriesError(f"{place}: the lock is stale", why=f"differs for {names}", hint="run `patchkit series lock`")
@@ -214,11 +216,23 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
         return replace(match.artifact, files=files)
     if terms.unlocked:
         return None
+    if _is_made(series.lock, situation.pristine, prefix):
+        raise WrongTreeError(
+            f"{tree.engine} {tree.version} in {tree.root} has this series already, but its receipt is gone",
+            why="every file is as series.lock says the series makes it; without `.patchkit` nothing can be reverted",
+            hint="leave it as it is, or install the release again and apply; copy `.patchkit` along with the package",
+        )
     raise WrongTreeError(
         f"{tree.engine} {tree.version} in {tree.root} is not what the series was cut against",
         why="\n".join((match.reason, *(f"  differs: {path}" for path in match.mismatched))),
         hint="apply to the release named in the lock, or with --unlocked (every hunk then needs its own proof)",
     )
+
+
+def _is_made(lock: Lock, tree: Entries, prefix: str) -> bool:
+    """Tell whether a tree is, file for file, what a section of the lock says the series makes."""
+    digest = _pristine_hash(tree, prefix)
+    return any(all(digest(file.path) == file.patched for file in artifact.files) for artifact in lock.artifacts)
 
 
 def _package_parent(tree: TargetTree) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.asking import Request, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
+from patchkit.decision import Outcome
 from patchkit.diff.text import MAX_RAW, sha256_of_patch
 from patchkit.errors import TreeChangedError, UsageError
 from patchkit.plan import Plan, Situation, make_plan
@@ -15,6 +16,7 @@ from patchkit.preflight import foresee_refusals
 from patchkit.receipt import AppliedLayer, Origin, Receipt, read_stored
 from patchkit.record import dataclass, replace
 from patchkit.session import Session, Standing
+from patchkit.stack import TAKEN_OUT
 from patchkit.state import StateDirectory
 from patchkit.target import TargetTree
 from patchkit.transaction import commit
@@ -251,13 +253,30 @@ def _lost(path: Path, why: str) -> TreeChangedError:
     return TreeChangedError(f"{path}: the stored patch is damaged", why=why, hint=hint)
 
 
-def is_wholly_there(session: Session, request: Request) -> bool:
-    """Tell whether the tree has all that the request asks for, as it asks for it: whether apply has nothing to do."""
+def missing_from(session: Session, request: Request) -> tuple[str, ...]:
+    """Return what the request asks for and the tree does not have, in words; nothing when apply has nothing to do.
+
+    A patch that the receipt says was taken out is missing as well, whoever asks.
+    """
     if session.condition.standing not in (Standing.PATCHED, Standing.UNPATCHED):
-        return False
+        return (session.condition.reason,)
     situation = session.situation
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    gone = tuple(
+        f"{layer.name}: {patch.name} was taken out"
+        for layer in there
+        for patch in layer.patches
+        if patch.reason == TAKEN_OUT
+    )
     composition = put_layers(situation, wanted_layers(situation, request), _stored(session.state))
-    if not composition.changed:
-        return True
+    if gone or not composition.changed:
+        return gone
     plan = _plan(situation, composition, request.terms, check_all_syntax=False)
-    return not plan.refused and _is_done(plan, situation)
+    if not plan.refused and _is_done(plan, situation):
+        return ()
+    done = (Outcome.ALREADY_APPLIED, Outcome.UPSTREAMED, Outcome.RETIRED, Outcome.DISABLED)
+    return tuple(
+        f"{decision.layer}: {decision.patch} is not applied"
+        for decision in plan.decisions
+        if decision.outcome not in done
+    ) or ("the stack is another than asked for",)

@@ -49,8 +49,8 @@ def _modules_after(checkout: Path, *arguments: str) -> set[str]:
 
 
 def _modules_without_us(checkout: Path) -> set[str]:
-    """Return what a start loads without us: the .pth files of an environment may import anything."""
-    return set(_last_line(checkout, "import json, sys; print(json.dumps(sorted(sys.modules)))"))
+    """Return what a start loads without us: click, and the .pth files of an environment, may import anything."""
+    return set(_last_line(checkout, "import click, json, sys; print(json.dumps(sorted(sys.modules)))"))
 
 
 def _last_line(checkout: Path, code: str, *arguments: str) -> list[Any]:

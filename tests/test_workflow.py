@@ -16,7 +16,7 @@ from patchkit.receipt import Receipt, read_receipt
 from patchkit.session import open_session
 from patchkit.target import TargetTree, find_targets, plain_target
 from patchkit.wanted import Terms
-from patchkit.workflow import Result, apply_request, is_wholly_there, plan_request, revert_layers
+from patchkit.workflow import Result, apply_request, missing_from, plan_request, revert_layers
 from tests.blackbox.command import directories, snapshot
 from tests.blackbox.wheels import NEW_FILE, engine, record_of, recorded, wheel_tree, write_tree
 from tests.making import diff, header, settings
@@ -57,7 +57,7 @@ def revert(root: Path, patch: str = "", layer: int | None = None, **others: Any)
 
 def there(root: Path, asked: Request) -> bool:
     with open_session(tree_of(root), write=False) as session:
-        return is_wholly_there(session, asked)
+        return not missing_from(session, asked)
 
 
 def receipt_of(root: Path, engine_name: str = "vllm") -> Receipt:

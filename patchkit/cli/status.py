@@ -14,7 +14,7 @@ from patchkit.output import Output
 from patchkit.remains import find_remains
 from patchkit.session import Session, Standing, open_session
 from patchkit.target import TargetTree, parse_target
-from patchkit.workflow import is_wholly_there
+from patchkit.workflow import missing_from
 
 _STATUS = {
     Standing.UNPATCHED: ExitStatus.DONE,
@@ -52,9 +52,10 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
     with open_session(tree, write=False, say=output.note) as session:
         audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
         status = _STATUS[session.condition.standing]
-        if require_applied and status is ExitStatus.DONE and not is_wholly_there(session, make_request(asked)):
+        missing = missing_from(session, make_request(asked)) if require_applied else ()
+        if missing and status is ExitStatus.DONE:
             status = ExitStatus.REFUSED
-        _show(session, audit, status, output, require_applied=require_applied)
+        _show(session, audit, status, output, missing=missing if require_applied else None)
     return status
 
 
@@ -65,11 +66,14 @@ def _what_is_left(choice: Choice) -> TargetTree | None:
     return find_remains(parse_target(choice.target, root=choice.root, python=choice.python))
 
 
-def _show(session: Session, audit: Audit | None, status: int, output: Output, *, require_applied: bool) -> None:
+def _show(
+    session: Session, audit: Audit | None, status: int, output: Output, *, missing: tuple[str, ...] | None
+) -> None:
+    """Write how the tree stands; `missing` is None when nothing was required."""
     situation, condition = session.situation, session.condition
     if output.machine:
         document = {**status_document(situation.tree, condition, situation.receipt), "status": int(status)}
-        output.document({**document, "audit": _audit_document(audit)})
+        output.document({**document, "audit": _audit_document(audit), "missing": list(missing or ())})
         return
     output.line(tree_words(situation.tree), style="head")
     bad = condition.standing in (Standing.DRIFTED, Standing.REPLACED, Standing.PENDING)
@@ -83,8 +87,10 @@ def _show(session: Session, audit: Audit | None, status: int, output: Output, *,
             output.line(f"CONFIG_{symbol}={value}")
     if audit is not None:
         _show_audit(audit, output)
-    if require_applied:
+    if missing is not None:
         output.line("required: " + ("applied" if status == ExitStatus.DONE else "NOT applied"), style="head")
+        for line in missing:
+            output.line(f"  {line}", style="bad")
 
 
 def _show_audit(audit: Audit, output: Output) -> None:
