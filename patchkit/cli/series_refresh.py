@@ -64,7 +64,8 @@ def _check_later(series: Series, name: str, artifact: Artifact, output: Output) 
     if stuck:
         many = "1 later patch does" if len(stuck) == 1 else f"{len(stuck)} later patches do"
         output.note(f"{many} not apply any more; {name} stays as refreshed", style="bad")
-        output.note(f"next: patchkit series edit {stuck[0].patch} --bare --patches {series.directory} --work DIR")
+        where = f"--patches {series.directory} --work DIR --artifact WHEEL"
+        output.note(f"next: patchkit series edit {stuck[0].patch} --bare {where}")
         return ExitStatus.REFUSED
     return ExitStatus.DONE
 

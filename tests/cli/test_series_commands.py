@@ -339,7 +339,7 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     Path("w/vllm/engine.py").write_bytes(MODULE.replace(b"RATE = 1", b"RATE = 9"))
     said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
     assert "1 later patch does not apply any more" in said
-    assert "next: patchkit series edit 0002-p.patch --bare --patches own --work DIR" in said
+    assert "next: patchkit series edit 0002-p.patch --bare --patches own --work DIR --artifact WHEEL" in said
     assert "edit 0002-p.patch --bare" in series("edit", "0002-p.patch", "--work", "x", *where, status=1).err
 
     series("edit", "0002-p.patch", "--bare", "--work", "x", *where)
