@@ -171,7 +171,7 @@ def _git_names(
     known = tuple(_known_name(text, fields, change, side, line) for side, line in enumerate(lines))
     rest = text.lines[index][len(DIFF_GIT) :]
     words = change in _WORDS
-    plain = not words and rest == b" ".join(name or b"" for name in known)  # both names, as below: nearly every file
+    plain = not words and None not in known and rest == b" ".join(name or b"" for name in known)  # nearly every file
     pair = None if plain else _readable(text, index, lambda raw: split_git_names(raw, old=known[0], new=known[1]), rest)
     if pair is None and not plain and not words and any(known) and split_git_names(rest) is not None:
         side = next(side for side, name in enumerate(known) if name is not None)

@@ -158,8 +158,9 @@ def _candidate_pairs(rest: bytes) -> list[NamePair]:
         return []
     if rest.startswith(b'"'):
         first, length = unquote_name(rest)
-        second = len(rest) - len(rest[length:].lstrip(b" \t"))
-        return [NamePair(old=first, new=_one_name(rest[second:]), second=second)] if second < len(rest) else []
+        # git skips every blank; a name may begin with one, which only the other lines of the header can tell.
+        starts = dict.fromkeys((len(rest) - len(rest[length:].lstrip(b" \t")), length + 1))
+        return [NamePair(old=first, new=_one_name(rest[at:]), second=at) for at in starts if at < len(rest)]
     quote = rest.find(b' "')
     if quote > 0:
         return [NamePair(old=rest[:quote], new=_one_name(rest[quote + 1 :]), second=quote + 1)]
