@@ -13,7 +13,7 @@ from patchkit.record import dataclass, replace
 from patchkit.series import Series, find_series
 from patchkit.stack import WantedLayer
 from patchkit.target import TargetTree
-from patchkit.wanted import Terms, TreeNames, ad_hoc_layer, series_layer
+from patchkit.wanted import OTHER_RELEASE, Terms, TreeNames, ad_hoc_layer, series_layer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,14 @@ def _layer_of(
     label = own if series.directory == directory else f"{tree.engine}/{series.version}"
     if origin is Origin.USER and series.directory != directory:
         label = f"{own}/{label}"
-    return series_layer(series, origin, label, situation, terms, names)
+    layer = series_layer(series, origin, label, situation, terms, names)
+    if layer.patches and all(patch.reason.startswith(OTHER_RELEASE) for patch in layer.patches):
+        raise OtherReleaseError(
+            f"{series.directory}: no patch of it is for {tree.engine} {tree.version}",
+            why="\n".join(f"{patch.name}: {patch.reason}" for patch in layer.patches),
+            hint="widen Applies-To in the patches and make the lock anew, when they hold for this release",
+        )
+    return layer
 
 
 def _check_gates(layers: list[WantedLayer], terms: Terms) -> None:

@@ -131,7 +131,8 @@ def lock_command(directory: Path) -> str:
     """Return the command that makes a series' lock anew, as one types it; the wheel is for the user to name."""
     import shlex
 
-    return f"patchkit series lock --patches {shlex.quote(str(directory))} --artifact WHEEL"
+    name = shlex.quote(str(directory)) if str(directory).isprintable() else "DIR"
+    return f"patchkit series lock --patches {name} --artifact WHEEL"
 
 
 def stale_patches(lock: Lock, patches: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import inflate_patch
 from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
-from patchkit.lock import Lock, LockedArtifact, match_lock, stale_patches
+from patchkit.lock import Lock, LockedArtifact, lock_command, match_lock, stale_patches
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
@@ -21,6 +21,8 @@ from patchkit.stack import WantedLayer, WantedPatch
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, Kind, path_of
+
+OTHER_RELEASE = "not for this release"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,7 +171,7 @@ def _left_out(entry: PatchEntry, tree: TargetTree, terms: Terms) -> tuple[str, b
     if retired(entry, tree):
         return f"retired: {trailers.retires_when} is true of {tree.version}", True
     if not applies(entry, tree):
-        return f"not for this release: applies to {trailers.applies_to}", False
+        return f"{OTHER_RELEASE}: applies to {trailers.applies_to}", False
     if trailers.config and not is_enabled(trailers.config, terms.configuration or {}):
         return f"CONFIG_{trailers.config} is not set", False
     return "", False
@@ -201,14 +203,16 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
         raise WrongTreeError(
             f"{series.directory}: the series has no lock",
             why="without one nothing proves which files it was cut against",
-            hint="make one with `patchkit series lock`, or apply with --unlocked (every hunk then needs its own proof)",
+            hint=f"`{lock_command(series.directory)}` makes one; --unlocked asks every hunk for its own proof",
         )
     stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
     if stale and terms.unlocked:
         return None
     if stale:
         names = ", ".join(stale)
-        raise SeriesError(f"{place}: the lock is stale", why=f"differs for {names}", hint="run `patchkit series lock`")
+        raise SeriesError(
+            f"{place}: the lock is stale", why=f"differs for {names}", hint=f"run `{lock_command(series.directory)}`"
+        )
     prefix = _package_parent(tree)
     match = match_lock(series.lock, version=tree.version, pristine=_pristine_hash(situation.pristine, prefix))
     if match.artifact is not None:

@@ -32,7 +32,6 @@ _INDEX = compile_lazily(rb"([0-9a-f]{1,64})\.\.([0-9a-f]{1,64})(?: (.+))?$")
 # Lines that name a file before its `---` line: diff's and svn's own, with the ruler below `Index:`, and CVS's.
 _COMMAND_LINES = (b"diff ", b"Index: ", b"=====", b"RCS file: ", b"retrieving revision ")
 _FORMAT, _REGULAR, _SYMLINK, _SUBMODULE = 0o170000, 0o100000, 0o120000, 0o160000
-_SPECIAL = 0o7000  # set-user-id, set-group-id, sticky
 _CHANGES = (
     (b"new file mode ", Change.CREATE),
     (b"deleted file mode ", Change.DELETE),
@@ -236,7 +235,7 @@ def _mode(text: PatchText, fields: _Fields, key: bytes, name: str | None) -> int
 
 
 def _octal(text: PatchText, index: int, value: bytes, name: str | None) -> int:
-    """Return the mode as git keeps it: a symlink, or a file that is executable or not."""
+    """Return the mode as git keeps it: a symlink, or a file that is executable or not. Set-id bits are never taken."""
     found = _MODE.match(value)
     if found is None:
         raise text.error(index, "not a file mode", why="expected octal digits such as 100644")
@@ -248,12 +247,6 @@ def _octal(text: PatchText, index: int, value: bytes, name: str | None) -> int:
         )
     if kind not in (0, _REGULAR, _SYMLINK):
         raise text.error(index, f"not a file or a symlink: {name}"[:80], why=f"mode {mode:06o}")
-    if mode & _SPECIAL:
-        raise text.error(
-            index,
-            f"a patch sets no set-id or sticky bit: {name}"[:80],
-            why=f"mode {mode:06o}; git knows 100644 and 100755",
-        )
     return _SYMLINK if kind == _SYMLINK else _REGULAR | (0o755 if mode & 0o100 else 0o644)
 
 

@@ -95,7 +95,6 @@ BAD = {
     "bad-git-index-line-only.patch": (1, "without any change"),
     "bad-git-mode-not-octal.patch": (3, "not a file mode"),
     "bad-git-mode-of-a-device.patch": (2, "not a file or a symlink: b/f"),
-    "bad-git-mode-set-id.patch": (2, "sets no set-id or sticky bit: b/f"),
     "bad-git-names-contradict.patch": (3, "inconsistent file name"),
     "bad-git-new-and-deleted.patch": (3, "line 2 says create"),
     "bad-git-new-file-with-old-lines.patch": (5, "a created file cannot have old lines"),
