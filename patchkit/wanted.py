@@ -49,7 +49,7 @@ class TreeNames:
         self._known: dict[str, bool] = {}
 
     def exist(self, path: str) -> bool:
-        """Tell whether a file or a link stands at a path; beyond a symlink nothing is in the tree."""
+        """Tell whether a file or a link stands at a path; beyond a symlink one may, and is never reached."""
         known = self._known.get(path)
         if known is None:
             known = self._known[path] = any(_names_a_file(tree, path_of(path)) for tree in self._trees)
@@ -63,8 +63,8 @@ class TreeNames:
 def _names_a_file(tree: Entries, path: PurePosixPath) -> bool:
     try:
         entry = tree.get(path)
-    except UnsafePathError:  # whoever writes there is refused with a reason later
-        return False
+    except UnsafePathError:  # it is meant, and refused with a reason when it comes to it: no other level is tried
+        return True
     return entry is not None and entry.kind in (Kind.FILE, Kind.SYMLINK)
 
 
