@@ -111,11 +111,10 @@ def find_map(patch: Patch, tree: TargetTree, exists: Exists, *, strip: int | Non
     `strip` fixes the strip level, as `patch -pN`; the prefix is still looked for in an engine's tree. Raises
     RefusedError when two mappings fit equally well, or when nothing tells which is meant.
     """
-    candidates = _candidates(patch, tree, strip=strip)
-    first = next(candidates, None) if strip is not None else None
+    candidates = list(_candidates(patch, tree, strip=strip))
+    first = candidates[0] if candidates and strip is not None else None
     if first is not None and len({place for place, _ in _hits(patch, first, exists, asked=True)}) == len(patch.files):
         return _with_kept(patch, first, tree, exists)  # no other prefix can fit better
-    candidates = _candidates(patch, tree, strip=strip)
     scored = [(len(_hits(patch, path_map, exists, asked=strip is not None)), path_map) for path_map in candidates]
     best = max((hits for hits, _ in scored), default=0)
     if best == 0:

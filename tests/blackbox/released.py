@@ -7,10 +7,6 @@ handed a `setuptools` that keeps a copy of the unpacked directory and stops.
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
-import io
 import os
 import shutil
 import subprocess
@@ -18,6 +14,8 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+
+from tests.dist_info import write_dist_info
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("PATCHKIT_TEST_CACHE") or CHECKOUT / ".cache" / "released")
@@ -79,7 +77,7 @@ def _unpack_sdist(engine: str, version: str, scratch: Path, tree: Path) -> None:
     if not (kept / engine).is_dir():
         raise UnreachableError(said)
     shutil.copytree(kept / engine, tree / engine, symlinks=True)
-    _write_dist_info(tree, engine, version)
+    write_dist_info(tree, engine, version)
 
 
 def _pip(*arguments: str, may_fail: bool = False, **environment: str) -> str:
@@ -101,19 +99,3 @@ def _pip(*arguments: str, may_fail: bool = False, **environment: str) -> str:
     if done.returncode and not may_fail:
         raise UnreachableError(said)
     return said
-
-
-def _write_dist_info(tree: Path, name: str, version: str) -> None:
-    """Give a package the dist-info of a wheel: METADATA, WHEEL, and a RECORD of every file."""
-    home = tree / f"{name}-{version}.dist-info"
-    home.mkdir()
-    (home / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (home / "WHEEL").write_text("Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: false\nTag: cp38-abi3-any\n")
-    rows = io.StringIO()
-    writer = csv.writer(rows, lineterminator="\n")
-    for path in sorted(path for path in tree.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-        writer.writerow([path.relative_to(tree).as_posix(), f"sha256={digest}", len(content)])
-    writer.writerow([f"{home.name}/RECORD", "", ""])
-    (home / "RECORD").write_text(rows.getvalue())

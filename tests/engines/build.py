@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.engines.extension import compile_extension, write_dist_info
+from tests.dist_info import write_dist_info
+from tests.engines.extension import compile_extension
 from tests.engines.fetch import download, fetch_sdist, unpack_wheel
 from tests.engines.recipe import (
     CORPUS,

@@ -1,4 +1,4 @@
-"""Compiles the CPU extension of vllm 0.6.3 from the sdist's csrc/cpu with g++, and gives the tree its metadata.
+"""Compiles the CPU extension of vllm 0.6.3 from the sdist's csrc/cpu with g++.
 
 The project's own CMake file does not configure where torch is a CPU build without Caffe2's CUDA files beside it, and
 wants oneDNN. The seven sources that are needed compile by themselves, against torch 2.4 as against torch 2.13.
@@ -6,10 +6,6 @@ wants oneDNN. The seven sources that are needed compile by themselves, against t
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
-import io
 import json
 import subprocess
 from pathlib import Path
@@ -34,19 +30,3 @@ def compile_extension(csrc: Path, scratch: Path, python: Path, library: Path) ->
     objects = [scratch / f"{source}.o" for source in SOURCES]
     paths = [f"-L{path}" for path in libraries]
     subprocess.run(["g++", "-shared", "-fopenmp", "-o", library, *objects, *paths, *LIBRARIES], check=True)
-
-
-def write_dist_info(tree: Path, name: str, version: str) -> None:
-    """Say which version a tree is: METADATA and a RECORD of every file. vLLM 0.6.3 takes `+cpu` for its platform."""
-    home = tree / f"{name}-{version}.dist-info"
-    home.mkdir()
-    (home / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (home / "WHEEL").write_text("Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: false\nTag: cp38-abi3-any\n")
-    rows = io.StringIO()
-    writer = csv.writer(rows, lineterminator="\n")
-    for path in sorted(path for path in tree.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-        writer.writerow([path.relative_to(tree).as_posix(), f"sha256={digest}", len(content)])
-    writer.writerow([f"{home.name}/RECORD", "", ""])
-    (home / "RECORD").write_text(rows.getvalue())
