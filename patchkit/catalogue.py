@@ -10,8 +10,8 @@ from patchkit.errors import UsageError
 from patchkit.record import dataclass, replace
 from patchkit.resources import patches_directory
 from patchkit.series import SERIES_NAME, Series, applies, available_series, find_series, read_series
+from patchkit.specifier import split_target
 from patchkit.target import TargetTree
-from patchkit.trailers import split_target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

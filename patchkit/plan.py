@@ -101,8 +101,7 @@ def make_plan(
     rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
     final = _final_entries(situation, rendering, start)
     record_path, record = _record(situation, final)
-    if record_path is not None:
-        final[record_path] = record
+    final = _in_order(final if record_path is None else {**final, record_path: record})
     states = _States()
     touched = _touched(situation, final, states)
     plan = Plan(
@@ -139,6 +138,10 @@ def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -
             final[file.path] = _get(start, file.path)
     final.update((path_of(path), entry) for path, entry in rendering.files)
     return final
+
+
+def _in_order(final: Mapping[PurePosixPath, TreeEntry | None]) -> dict[PurePosixPath, TreeEntry | None]:
+    return dict(sorted(final.items(), key=lambda item: item[0].parts))  # paths compare so too, but slowly
 
 
 def _get(entries: Entries, path: PurePosixPath) -> TreeEntry | None:
@@ -189,7 +192,7 @@ def _touched(
     situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None], states: _States
 ) -> tuple[TouchedFile, ...]:
     files = []
-    for path, entry in sorted(final.items()):
+    for path, entry in final.items():
         pristine = _get(situation.pristine, path)
         if entry != pristine:
             files.append(TouchedFile(path=path, pristine=states.of(pristine), current=states.of(entry)))
@@ -199,7 +202,7 @@ def _touched(
 def _edits(
     situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None], states: _States
 ) -> Iterator[FileEdit]:
-    for path, entry in sorted(final.items()):
+    for path, entry in final.items():
         standing = _get(situation.entries, path)
         if entry != standing:
             yield FileEdit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -19,7 +20,7 @@ from patchkit.staging import Dress, keep_entry, ourselves, write_file, write_lin
 from patchkit.steps import Site
 from patchkit.tree import FileState, Kind
 
-_MOST_OPEN = 128
+_MOST_OPEN = 512
 _SET_ID = 0o6000
 _RECEIPT_MODE = 0o644
 
@@ -85,8 +86,10 @@ class _Stager:
     kept: frozenset[PurePosixPath] = frozenset()
     refusals: list[str] = field(default_factory=list)
     unsynced: list[int] = field(default_factory=list)
+    room: int = 0
 
     def __post_init__(self) -> None:
+        self.room = min(_MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3)
         stored = self.keeping.stored
         files = stored.files if stored is not None else ()
         self.kept = frozenset(file.path for file in files if file.pristine is not None)
@@ -217,7 +220,7 @@ class _Stager:
 
     def _sync_later(self, descriptor: int) -> None:
         self.unsynced.append(descriptor)
-        if len(self.unsynced) >= _MOST_OPEN:
+        if len(self.unsynced) >= self.room:
             self.sync_files()
 
     def _stage(self, kind: Kind, content: bytes, dress: Dress) -> str:

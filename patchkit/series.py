@@ -20,8 +20,9 @@ from patchkit.errors import PatchkitError, SeriesError
 from patchkit.lock import LOCK_NAME, Lock, read_lock
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
+from patchkit.specifier import accepts, plain_release, split_target
 from patchkit.target import TargetTree
-from patchkit.trailers import Trailers, parse_trailers, split_target
+from patchkit.trailers import Trailers, parse_trailers
 
 SERIES_NAME = "series"
 
@@ -107,7 +108,7 @@ def parse_series(text: bytes, *, source: str, faults: list[PatchkitError]) -> tu
 
 def read_patch_entry(directory: Path, line: SeriesLine, *, place: str) -> PatchEntry:
     """Read the patch that a line names; `place` is the line's `file:line` for messages."""
-    source = str(directory / line.name)
+    source = f"{directory}/{line.name}"
     raw = inflate_patch(_read_below(directory, line.name, limit=MAX_RAW, place=place), source=source)
     if raw.startswith(b"\x1f\x8b"):
         raise SeriesError(f"{place}: {line.name} is compressed twice", why="its sha256 would not be that of the patch")
@@ -132,7 +133,8 @@ def available_series(patches_dir: Path, engine: str) -> tuple[tuple[str, Path], 
         found = [path for path in (patches_dir / engine).iterdir() if (path / SERIES_NAME).is_file()]
     except (FileNotFoundError, NotADirectoryError):
         return ()
-    return tuple((path.name, path) for path in sorted(found, key=lambda path: (_version_key(path.name), path.name)))
+    key = _plain_key if all(plain_release(path.name) for path in found) else _version_key
+    return tuple((path.name, path) for path in sorted(found, key=lambda path: (key(path.name), path.name)))
 
 
 def find_series(patches_dir: Path, tree: TargetTree) -> Series | None:
@@ -146,9 +148,8 @@ def find_series(patches_dir: Path, tree: TargetTree) -> Series | None:
     if labelled and labelled[0][1] == patches_dir:
         series = read_series(patches_dir, engine=tree.engine, version=labelled[0][0])
         return series if _is_for_engine(series.entries, tree.engine) else None
-    wanted = _version_key(tree.version)
     for label, directory in reversed(labelled):
-        if wanted[0] and _version_key(label) == wanted:
+        if _is_release(label, tree.version):
             return read_series(directory, engine=tree.engine, version=label)
     for label, directory in reversed(labelled):
         series = read_series(directory, engine=tree.engine, version=label)
@@ -254,9 +255,9 @@ def _inside(directory: Path, name: str, *, place: str) -> Path:
 
 
 def _read_below(directory: Path, name: str, *, limit: int, place: str) -> bytes:
-    path = directory / name
-    if "/" in name or path.is_symlink():
-        path = _inside(directory, name, place=place)
+    path = f"{directory}/{name}"
+    if "/" in name or os.path.islink(path):  # noqa: PTH114 -- a Path for each of hundreds of patches costs more
+        path = str(_inside(directory, name, place=place))
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -287,24 +288,33 @@ def _without_change(raw: bytes, *, source: str) -> Patch | None:
     )
 
 
-def _version_key(label: str) -> tuple[bool, tuple[object, ...]]:
+def _plain_key(label: str) -> tuple[object, ...]:
+    return plain_release(label) or ()
+
+
+def _version_key(label: str) -> tuple[object, ...]:
     """Return an order of version labels: those that are none come first, local versions do not count."""
     from packaging.version import InvalidVersion, Version
 
     try:
-        return True, (Version(Version(label).public),)
+        return True, Version(Version(label).public)
     except InvalidVersion:
-        return False, ()
+        return (False,)
+
+
+def _is_release(label: str, version: str) -> bool:
+    """Tell whether a directory's name is the public version of a tree."""
+    public = version.partition("+")[0]
+    release, wanted = plain_release(label), plain_release(public)
+    if release is not None and wanted is not None:
+        return release == wanted
+    known = _version_key(public)
+    return bool(known[0]) and _version_key(label) == known
 
 
 def _admits(target: str, tree: TargetTree) -> bool:
-    from packaging.specifiers import SpecifierSet
-
     engine, specifier = split_target(target)
-    if engine != tree.engine:
-        return False
-    known, version = _version_key(tree.version)
-    return not specifier or (known and SpecifierSet(specifier).contains(str(version[0]), prereleases=True))
+    return engine == tree.engine and accepts(specifier, tree.version.partition("+")[0])
 
 
 def _is_for_engine(entries: Iterable[PatchEntry], engine: str) -> bool:

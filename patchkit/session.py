@@ -139,9 +139,8 @@ def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Cond
     if _all_pristine(entries, receipt) or _is_reinstalled(tree, entries, receipt):
         again = "the files are the distribution's again" if receipt.distribution else "the files are as before patchkit"
         return Condition(standing=Standing.REPLACED, files=_paths(changed), reason=again)
-    return Condition(
-        standing=Standing.DRIFTED, files=_paths(changed), reason=f"{len(changed)} files were changed since"
-    )
+    many = "1 file was" if len(changed) == 1 else f"{len(changed)} files were"
+    return Condition(standing=Standing.DRIFTED, files=_paths(changed), reason=f"{many} changed since")
 
 
 def _paths(files: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from patchkit.engine import ENGINES, KNOWN_NAMES, Engine, find_engine, normalise_name
 from patchkit.errors import UsageError
 from patchkit.pattern import compile_lazily
 
+_PLAIN_VERSION = compile_lazily(r"[0-9]+(?:\.[0-9]+)*")
 _NAME = compile_lazily(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)?\s*")
 _CLAUSE = compile_lazily(r"[^,]*")
 _VERSION_AFTER = compile_lazily(r"[-@=:/ ]*v?([0-9][0-9A-Za-z.+!-]*)$")
 # The sets that people write nearly always: valid without asking packaging, whose import costs more than all else here.
 _PLAIN_SET = compile_lazily(r"(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:,(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*)*")
+_USUAL_SET = compile_lazily(r"(?:(?:^|,)(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?)+")
+_TARGET = compile_lazily(r"\s*([A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*((?:[<>=!~].*)?)")
 _HINT = "write NAME or NAME with versions: vllm==0.6.3, 'sglang>=0.5,<0.5.2'"
 
 
@@ -28,10 +32,43 @@ def parse_specifier(text: str) -> tuple[Engine, str, str]:
     return engine, normalise_name(name), text[end:].rstrip().removesuffix(",").rstrip()
 
 
+def plain_release(version: str) -> tuple[int, ...] | None:
+    """Return the numbers of a version that is nothing but numbers, to compare with others; None for any other.
+
+    Zeros at the end do not count: 0.6 is 0.6.0.
+    """
+    if not _PLAIN_VERSION.fullmatch(version):
+        return None
+    numbers = [int(part) for part in version.split(".")]
+    while len(numbers) > 1 and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
+@functools.lru_cache(maxsize=256)  # the patches of a series say the same
+def split_target(text: str) -> tuple[str, str]:
+    """Split `vllm>=0.6.3,<0.6.5` into the engine's normalised name and its PEP 440 set; ValueError if it is neither."""
+    match = _TARGET.fullmatch(text)
+    if match is None:
+        raise ValueError("expected an engine and versions, as in `vllm>=0.6.3,<0.6.5`")
+    engine, versions = normalise_name(match.group(1)), match.group(2).strip()
+    if not versions or _USUAL_SET.fullmatch(versions):
+        return engine, versions
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return engine, str(SpecifierSet(versions))
+    except InvalidSpecifier as error:
+        raise ValueError(str(error)) from error
+
+
 def accepts(specifier: str, version: str) -> bool:
     """Tell whether a version is in the set: `==0.6.3` has 0.6.3+cpu, and a pre-release that is there counts."""
-    if not specifier or version == pinned_version(specifier):
+    if not specifier or (version and version == pinned_version(specifier)):
         return True
+    release = plain_release(version)
+    if release is not None and _PLAIN_SET.fullmatch(specifier):
+        return all(_holds(clause, release) for clause in specifier.split(","))
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion, Version
 
@@ -39,6 +76,20 @@ def accepts(specifier: str, version: str) -> bool:
         return SpecifierSet(specifier).contains(Version(version), prereleases=True)
     except InvalidVersion:
         return False
+
+
+def _holds(clause: str, release: tuple[int, ...]) -> bool:
+    """Compare a release with a clause of a plain set, as PEP 440 does it."""
+    operator = clause.rstrip("0123456789.")
+    wanted = plain_release(clause[len(operator) :]) or ()
+    return {
+        "==": release == wanted,
+        "!=": release != wanted,
+        ">=": release >= wanted,
+        "<=": release <= wanted,
+        ">": release > wanted,
+        "<": release < wanted,
+    }[operator]
 
 
 def pinned_version(specifier: str) -> str:

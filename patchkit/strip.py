@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from patchkit.diff.model import Change, FilePatch, Patch
@@ -31,6 +32,7 @@ _REFUSED = compile_lazily(r"[\x00\n\r]")
 # Where a package lies in its repository, in a site directory, or at the top.
 _LEADS_IN = compile_lazily(r"^$|(^|/)(python|src|(site|dist)-packages)/$")
 _NEVER = frozenset({".git", ".patchkit"})
+_PLAIN = compile_lazily(r"\w[\w.-]*(?:/\w[\w.-]*)*", re.ASCII)  # no part of it begins with a dot
 _DEPENDENCIES = compile_lazily(
     r"(^|/)(pyproject\.toml|setup\.(py|cfg)|(requirements|constraints)[^/]*(/[^/]*)?|uv\.lock)$"
 )
@@ -64,6 +66,7 @@ class PathMap:
         return f"{strip}, below {self.prefix}" if self.prefix else strip
 
 
+@lru_cache(maxsize=1 << 13)  # a series names a file again and again, and so does every try of a mapping
 def strip_name(name: str, components: int) -> tuple[str, str] | None:
     """Split a name after so many leading components, as GNU patch counts them; None when it has too few.
 
@@ -79,11 +82,16 @@ def strip_name(name: str, components: int) -> tuple[str, str] | None:
 
 
 def safe_path(name: str, *, shown: str) -> PurePosixPath:
-    """Return the path that a stripped name stands for, or refuse it; see `_safe_name`."""
+    """Return the path that a stripped name stands for, or refuse it; see `_checked_name`."""
     return path_of(_safe_name(name, shown=shown))
 
 
 def _safe_name(name: str, *, shown: str) -> str:
+    """Return a stripped name as it is to be used, or refuse it; see `_checked_name`."""
+    return name if _PLAIN.fullmatch(name) else _checked_name(name, shown=shown)
+
+
+def _checked_name(name: str, *, shown: str) -> str:
     """Return a stripped name without empty parts, or refuse it.
 
     Refused are absolute names, `..`, line ends in a name, empty names, and anything below .git or .patchkit.

@@ -8,13 +8,13 @@ stand at the top: https://dep-team.pages.debian.net/deps/dep3/
 from __future__ import annotations
 
 import enum
-import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
+from patchkit.specifier import split_target
 
 
 class Toggle(enum.Enum):
@@ -68,7 +68,6 @@ _FIELD = compile_lazily(r"([A-Za-z0-9-]+)[ \t]*:")
 _PATCH_PREFIX = compile_lazily(r"\s*(?:re:\s*)*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
 _SYMBOL = compile_lazily(r"[A-Za-z0-9_]+")
 _RUNTIME_PART = compile_lazily(r"[a-z][a-z0-9_]*")
-_TARGET = compile_lazily(r"\s*([A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*((?:[<>=!~].*)?)")
 _BLANKS = " \t\r"
 
 
@@ -122,22 +121,6 @@ def add_trailers(preamble: bytes, trailers: Sequence[tuple[str, str]]) -> bytes:
     message = b"\n".join(raw[:end]) + b"\n" if end else b""
     rest = b"\n".join(raw[end:])
     return message + gap + written + rest
-
-
-@functools.lru_cache(maxsize=256)  # the patches of a series say the same
-def split_target(text: str) -> tuple[str, str]:
-    """Split `vllm>=0.6.3,<0.6.5` into the engine's normalised name and its PEP 440 set; ValueError if it is neither."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    match = _TARGET.fullmatch(text)
-    if match is None:
-        message = "expected an engine and versions, as in `vllm>=0.6.3,<0.6.5`"
-        raise ValueError(message)
-    engine = re.sub(r"[-_.]+", "-", match.group(1)).lower()
-    try:
-        return engine, str(SpecifierSet(match.group(2).strip()))
-    except InvalidSpecifier as error:
-        raise ValueError(str(error)) from error
 
 
 def _decoded_lines(preamble: bytes) -> list[str]:

@@ -156,7 +156,7 @@ class _DiskEntries(Mapping[PurePosixPath, TreeEntry]):
             try:
                 status = os.fstat(fd)
                 kind = _kind(status.st_mode)
-                content = _read_capped(fd, status, self._root / path) if kind is Kind.FILE else b""
+                content = _read_capped(fd, status, self._root, path) if kind is Kind.FILE else b""
             finally:
                 os.close(fd)
         return TreeEntry(kind=kind, mode=stat.S_IMODE(status.st_mode), content=content)
@@ -208,17 +208,21 @@ def _kind(mode: int) -> Kind:
     return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.OTHER
 
 
-def _read_capped(fd: int, status: os.stat_result, place: Path) -> bytes:
+def _read_capped(fd: int, status: os.stat_result, root: Path, path: PurePosixPath) -> bytes:
     """Read to the end of the file, wherever that is by now."""
-    chunks = []
-    left = LARGEST_FILE + 1
     size = min(status.st_size, LARGEST_FILE) + 1
+    first = os.read(fd, size) if status.st_size <= LARGEST_FILE else b""
+    if len(first) == status.st_size:
+        return first
+    chunks = [first]
+    left = LARGEST_FILE + 1 - len(first)
     while chunk := os.read(fd, min(size, left)) if status.st_size <= LARGEST_FILE and left else b"":
         chunks.append(chunk)
         left -= len(chunk)
     if status.st_size > LARGEST_FILE or not left:
+        place = root / path
         raise RefusedError(f"{place} is larger than {LARGEST_FILE:,} bytes", hint="patchkit changes source files only")
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return b"".join(chunks)
 
 
 def _unreadable(place: Path, error: OSError) -> RefusedError:

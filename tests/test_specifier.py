@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.specifier import accepts, pinned_version
@@ -97,3 +99,17 @@ def test_what_is_no_version_is_only_in_the_set_of_all() -> None:
     assert accepts("", "dev")
     assert not accepts(">=0", "dev")
     assert not accepts("==1", "")
+
+
+@pytest.mark.parametrize("operator", ["==", "!=", ">=", "<=", ">", "<"])
+def test_plain_versions_compare_as_packaging_compares_them(operator):
+    versions = ("0", "0.6", "0.6.0", "0.6.3", "0.6.3.1", "0.10.2", "1", "2.0.0.0", "0.06.3")
+    for wanted in versions:
+        specifier = f"{operator}{wanted}"
+        for version in versions:
+            expected = SpecifierSet(specifier).contains(Version(version), prereleases=True)
+            assert accepts(specifier, version) == expected, (specifier, version)
+
+
+def test_no_version_is_in_no_set():
+    assert not accepts(">=0.6,<0.7", "")

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patchkit.errors import SeriesError
-from patchkit.trailers import Toggle, parse_trailers, split_target, suspicious_trailers
+from patchkit.specifier import split_target
+from patchkit.trailers import Toggle, parse_trailers, suspicious_trailers
 
 FULL = """\
 Read the version from the distribution

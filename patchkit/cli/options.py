@@ -22,6 +22,7 @@ from patchkit.wanted import Terms
 
 _Function = Callable[..., Any]
 _LONGEST_EPOCH = 11  # digits; the year 5138
+_OTHER_TREE = "name the directory that holds the package, as site-packages does, or a checkout of the engine"
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -146,7 +147,7 @@ def select_tree(
 
         if (choice.root / HOME / "tree").is_dir():
             return plain_target(choice.root)
-        raise TargetError(f"no engine in {choice.root}", why="a series needs one", hint="name the tree with --root DIR")
+        raise TargetError(f"no engine in {choice.root}", why="a series needs one", hint=_OTHER_TREE)
     names = ", ".join(f"{tree.engine} {tree.version}" for tree in found)
     raise TargetError(f"several engines in {choice.root}", why=f"found {names}", hint="say which with --target ENGINE")
 

@@ -29,6 +29,8 @@ _KEYWORD = compile_lazily(
 _SYNONYMS = {b"rename old ": b"rename from ", b"rename new ": b"rename to "}
 _MODE = compile_lazily(rb"[0-7]{1,7}(?=\s|$)")
 _INDEX = compile_lazily(rb"([0-9a-f]{1,64})\.\.([0-9a-f]{1,64})(?: (.+))?$")
+_USUAL_INDEX = compile_lazily(rb"index ([0-9a-f]{7,64})\.\.([0-9a-f]{7,64})(?: (100644|100755))?")
+_USUAL_NAME = compile_lazily(rb"[A-Za-z0-9_./+-]+[A-Za-z0-9_.+-]")
 # Lines that name a file before its `---` line: diff's and svn's own, with the ruler below `Index:`, and CVS's.
 _COMMAND_LINES = (b"diff ", b"Index: ", b"=====", b"RCS file: ", b"retrieving revision ")
 _FORMAT, _REGULAR, _SYMLINK, _SUBMODULE = 0o170000, 0o100000, 0o120000, 0o160000
@@ -70,6 +72,35 @@ class Header:
 
 def read_git_header(text: PatchText, index: int) -> Header | None:
     """Read the header that the `diff --git` line at `index` begins; None when no header follows it, as git decides."""
+    return _read_usual_header(text, index) or _read_any_header(text, index)
+
+
+def _read_usual_header(text: PatchText, index: int) -> Header | None:
+    """Read what nearly every header is: one plain name, perhaps its blobs, and a hunk; None for any other."""
+    blobs = _USUAL_INDEX.fullmatch(text.lines[index + 1]) if index + 1 < text.end else None
+    start = index + 1 if blobs is None else index + 2
+    lines = text.lines[start : start + 3]
+    if len(lines) < 3 or not lines[2].startswith(b"@@ -") or lines[0][:6] != b"--- a/":  # noqa: PLR2004 -- its lines
+        return None
+    old, new = lines[0][4:], b"b/" + lines[0][6:]
+    if lines[1] != b"+++ " + new or text.lines[index] != b"diff --git %b %b" % (old, new):
+        return None
+    if not _USUAL_NAME.fullmatch(old):
+        return None
+    return Header(
+        change=Change.MODIFY,
+        old_name=old.decode(),
+        new_name=new.decode(),
+        git=True,
+        start=index,
+        stop=start + 2,
+        old_mode=int(blobs[3], 8) if blobs is not None and blobs[3] is not None else None,
+        old_blob="" if blobs is None else blobs[1].decode(),
+        new_blob="" if blobs is None else blobs[2].decode(),
+    )
+
+
+def _read_any_header(text: PatchText, index: int) -> Header | None:
     fields, stop = _collect(text, index + 1)
     if not fields and not _binary_follows(text, stop):
         return None
