@@ -186,10 +186,7 @@ def missing_requirements(entries: Sequence[PatchEntry], enabled: Collection[str]
 def user_directories(cwd: Path) -> tuple[Path, ...]:
     """Return the directories of `[tool.patchkit] patches` in the pyproject.toml of the working directory."""
     source = cwd / "pyproject.toml"
-    try:
-        raw = source.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
+    raw = source.read_bytes() if source.is_file() else b""
     if b"patchkit" not in raw:
         return ()
     names = _patches_table(raw, source)

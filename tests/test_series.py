@@ -337,6 +337,11 @@ def test_unmet_requirements_name_both_patches(tmp_path: Path) -> None:
     assert missing_requirements(entries, set()) == ()
 
 
+def test_pyproject_that_is_no_file_names_no_directory(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pyproject.toml")  # to read it would wait for ever
+    assert user_directories(tmp_path) == ()
+
+
 def test_directories_of_the_user_come_from_pyproject(tmp_path: Path) -> None:
     for name in ("mine", "theirs"):
         (tmp_path / name).mkdir()

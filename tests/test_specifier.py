@@ -102,7 +102,7 @@ def test_what_is_no_version_is_only_in_the_set_of_all() -> None:
 
 
 @pytest.mark.parametrize("operator", ["==", "!=", ">=", "<=", ">", "<"])
-def test_plain_versions_compare_as_packaging_compares_them(operator):
+def test_plain_versions_compare_as_packaging_compares_them(operator: str) -> None:
     versions = ("0", "0.6", "0.6.0", "0.6.3", "0.6.3.1", "0.10.2", "1", "2.0.0.0", "0.06.3")
     for wanted in versions:
         specifier = f"{operator}{wanted}"
@@ -111,5 +111,5 @@ def test_plain_versions_compare_as_packaging_compares_them(operator):
             assert accepts(specifier, version) == expected, (specifier, version)
 
 
-def test_no_version_is_in_no_set():
+def test_no_version_is_in_no_set() -> None:
     assert not accepts(">=0.6,<0.7", "")
