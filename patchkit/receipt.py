@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from patchkit.errors import TreeChangedError, UnsafePathError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
-from patchkit.tree import FileState, Kind
+from patchkit.tree import FileState, Kind, path_of
 
 SCHEMA = 1
 _MODES = 0o7777
@@ -198,7 +198,7 @@ def parse_state(text: Any) -> FileState | None:
 
 def parse_path(text: Any) -> PurePosixPath:
     """Return a stored path, which must stay in the tree and out of .git and .patchkit."""
-    path = PurePosixPath(_text(text))
+    path = path_of(_text(text))
     parts = path.parts
     if not parts or path.is_absolute() or ".." in parts or "\0" in text or str(path) != text:
         raise UnsafePathError(f"{text!r} is not a path in the tree")
