@@ -44,3 +44,39 @@ class Configuration:
             value.symbol: Assignment(symbol=value.symbol, value=value.text, kind=value.kind, origin=origin)
             for value, origin in zip(self.values, self.origins, strict=True)
         }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """Something wrong with a configuration or a Kconfig. `place` is `file:line` or an option; `why` may have lines."""
+
+    place: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What symbols are for in one series: `gates` are the patches that each switches, `read` the symbols whose
+    CONFIG_ name stands in an added line, `rebuild` those that change sources which have to be compiled.
+    """
+
+    gates: Mapping[str, tuple[str, ...]]
+    read: frozenset[str]
+    rebuild: frozenset[str]
+
+
+NO_USAGE = Usage(gates={}, read=frozenset(), rebuild=frozenset())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolution:
+    """What requests came to: the configuration, and everything that did not become what was asked for.
+
+    `requests` are those that count, one a symbol. `warnings` tell of settings kept from before that mean nothing now.
+    """
+
+    configuration: Configuration
+    requests: Mapping[str, Assignment]
+    faults: tuple[Fault, ...]
+    warnings: tuple[str, ...]
