@@ -27,7 +27,10 @@ OTHER_RELEASE = "not for this release"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """On what terms patches are taken: see the options of `apply`. `base` is the tree they were cut against."""
+    """On what terms patches are taken: see the options of `apply`. `base` is the tree they were cut against.
+
+    `configuration` are the settings by symbol, the last of each; `assignments` all of them, as they were given.
+    """
 
     strip: int | None = None
     reverse: bool = False
@@ -36,6 +39,7 @@ class Terms:
     unlocked: bool = False
     base: Entries | None = None
     configuration: Mapping[str, Assignment] | None = None
+    assignments: tuple[Assignment, ...] = ()
 
 
 class TreeNames:
