@@ -68,7 +68,7 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
 
 def _settle(situation: Situation, terms: Terms, found: list[tuple[Path, Series, Origin]]) -> Settled | None:
     tree, receipt = situation.tree, situation.receipt
-    asked = {(origin, _label(directory, series, origin, tree)) for directory, series, origin in found}
+    asked = {(origin, label_of(directory, series, origin, tree)) for directory, series, origin in found}
     there = receipt.layers if receipt is not None else ()
     return settle(
         tree,
@@ -102,7 +102,7 @@ def _layer_of(
     directory: Path, series: Series, origin: Origin, situation: Situation, terms: Terms, names: TreeNames
 ) -> WantedLayer:
     tree = situation.tree
-    label = _label(directory, series, origin, tree)
+    label = label_of(directory, series, origin, tree)
     layer = series_layer(series, origin, label, situation, terms, names)
     if layer.patches and all(patch.reason.startswith(OTHER_RELEASE) for patch in layer.patches):
         raise OtherReleaseError(
@@ -113,7 +113,8 @@ def _layer_of(
     return layer
 
 
-def _label(directory: Path, series: Series, origin: Origin, tree: TargetTree) -> str:
+def label_of(directory: Path, series: Series, origin: Origin, tree: TargetTree) -> str:
+    """Return the name by which a layer of a series is known."""
     own = directory.absolute().name
     label = own if series.directory == directory else f"{tree.engine}/{series.version}"
     return f"{own}/{label}" if origin is Origin.USER and series.directory != directory else label

@@ -56,10 +56,10 @@ def read_toggles(
 ) -> Toggles | None:
     """Read the Kconfig files of these series and resolve the assignments; None where nothing asks for it.
 
-    `always`: also for series without a gate and without settings.
+    `always`: also for series without a gate, a setting or a Kconfig.
     """
     places = list(dict.fromkeys(place for one in series for place in kconfig_files(one, tree.engine)))
-    if not places or not (always or assignments or any(map(_has_toggles, series))):
+    if not always and not (places and (assignments or any(map(_has_toggles, series)))):
         return None
     from patchkit.config.kconfig import load_kconfig
     from patchkit.config.symbols import resolve

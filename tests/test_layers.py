@@ -34,7 +34,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "remains",
         "transaction",
     ),
-    ("toggles", "asking", "compose", "session", "following", "workflow"),
+    ("toggles", "asking", "compose", "session", "following", "workflow", "reconfigure"),
     ("writing", "author", "locking", "catalogue", "editing", "naming", "undoing", "lint", "port", "abi"),
     ("native",),
     ("attention",),

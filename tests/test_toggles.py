@@ -245,6 +245,15 @@ def test_taking_one_patch_out_leaves_the_configuration(apply: Apply, root: Path)
     assert record_of(root) == recorded(root)
 
 
+def test_a_value_waits_for_its_toggle_to_come_back(apply: Apply, root: Path) -> None:
+    apply("SCALE=y", "SCALE_VALUE=0.5")
+    apply("SCALE=n")
+    assert constants(root)["SCALE_VALUE"] == ""
+    assert (root / "vllm/scale.py").read_text() == FILES["vllm/scale.py"]
+    apply("SCALE=y")
+    assert constants(root)["SCALE_VALUE"] == "0.5"
+
+
 def test_two_kconfigs_that_define_a_symbol_are_refused(
     apply: Apply, patches: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def load_kconfig(sources: Sequence[KconfigSource], *, engine: str, version: str,
             ) from error
     for name in ENGINES:
         _make_release(kconf.syms[f"{name}_VERSION"])
+        _leave_out(kconf.syms[name], kconf.syms[f"{name}_VERSION"])
     faults = (*_twice(kconf), *_unknown(kconf), *kconf.terms, *map(_warned, _grave(kconf.warnings)))
     kconf.warn = False
     given = frozenset(f"{name}{part}" for name in ENGINES for part in ("", "_VERSION"))
@@ -284,6 +285,13 @@ def _make_release(symbol: Any) -> None:
     value.name = Release(constant.name)
     value.rev_dep = value.weak_rev_dep = value.direct_dep = constant.kconfig.n
     symbol.defaults = [(value, symbol.defaults[0][1])]
+
+
+def _leave_out(*symbols: Any) -> None:
+    """Keep symbols out of .config files. Nothing they depend on changes, so that their values are computed once."""
+    for symbol in symbols:
+        symbol.str_value  # noqa: B018 -- a property that computes and sets the flag
+        symbol._write_to_conf = False  # noqa: SLF001
 
 
 def _translated(text: str) -> SeriesError:

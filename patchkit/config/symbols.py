@@ -11,7 +11,7 @@ from patchkit.config.configuration import Configuration, Fault, Resolution, Usag
 from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
 from patchkit.config.selects import unmet_selects
-from patchkit.config.why import blocks_of, place_of, selectors, words_of
+from patchkit.config.why import blocks_of, is_bool, place_of, selectors, words_of
 
 KEPT = "receipt"
 """The origin of a setting that was given to an earlier apply."""
@@ -33,7 +33,8 @@ _EXPECTED = {
 def resolve(menu: Menu, assignments: Sequence[Assignment], usage: Usage) -> Resolution:
     """Set what is asked for, in order (the last of a symbol counts), and compare it with what becomes of it.
 
-    All faults are found at once, those of the Kconfig among them. The menu keeps the values that were set.
+    All faults are found at once, those of the Kconfig among them. What was set before yields to what is set now: the
+    value of a toggle that is switched off waits for it to come back. The menu keeps the values that were set.
     """
     standing = {symbol.name: symbol.str_value for symbol in menu.kconf.unique_defined_syms}
     asked = {one.symbol: one for one in assignments}
@@ -51,10 +52,8 @@ def resolve(menu: Menu, assignments: Sequence[Assignment], usage: Usage) -> Reso
             continue
         requests[one.symbol] = one
         faults += [fault] if fault is not None else []
-    wrong = {fault.place for fault in faults}
-    faults += [
-        fault for fault in _not_become(menu, requests) if fault.place == COMMAND_LINE or fault.place not in wrong
-    ]
+    faults += _not_become(menu, requests)
+    warnings += _given_way(menu, requests)
     faults += unmet_selects(menu, requests)
     return Resolution(
         configuration=read_configuration(menu, requests),
@@ -123,7 +122,7 @@ def _set(menu: Menu, one: Assignment) -> Fault | None:
     symbol = menu.kconf.syms.get(one.symbol)
     what = f"CONFIG_{one.symbol}={one.value}"
     if symbol is None or not symbol.nodes or symbol.orig_type not in _KINDS:
-        return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=_near(menu, one.symbol))
+        return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
     if one.symbol in menu.given:
         return Fault(place=one.origin, what=f"{what}: it is given by the engine's release", why="leave it out")
     if not _fits(symbol.orig_type, one) or not symbol.set_value(one.value):
@@ -151,7 +150,8 @@ def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:
     return Fault(place=one.origin, what=what, why=why)
 
 
-def _near(menu: Menu, name: str) -> str:
+def near_names(menu: Menu, name: str) -> str:
+    """Say which symbols are called almost so, or which there are."""
     from difflib import get_close_matches
 
     names = [str(symbol.name) for symbol in symbols_of(menu)]
@@ -162,15 +162,27 @@ def _near(menu: Menu, name: str) -> str:
 
 
 def _not_become(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[Fault]:
+    for one, symbol in _lost(menu, requests):
+        if one.origin != KEPT:
+            is_now = symbol.str_value or "without a value"
+            lines = [line for block in blocks_of(symbol, one.value) for line in words_of(block)]
+            what = f"CONFIG_{one.symbol}={one.value} is not what comes of it: it is {is_now}"
+            yield Fault(place=one.origin, what=what, why="\n".join(lines))
+
+
+def _given_way(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[str]:
+    for one, symbol in _lost(menu, requests):
+        if one.origin == KEPT and is_bool(symbol):
+            lines = [line.strip() for block in blocks_of(symbol, one.value) for line in words_of(block)]
+            yield f"CONFIG_{one.symbol}={one.value}, set before, gives way: {'; '.join(lines)}"
+
+
+def _lost(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[tuple[Assignment, Any]]:
+    """Yield the requests that are valid in themselves and not what their symbols are."""
     for one in requests.values():
         symbol = menu.kconf.syms.get(one.symbol)
-        if symbol is None or not symbol.nodes or symbol.user_value is None or _is_as_asked(symbol, one):
-            continue
-        is_now = symbol.str_value or "without a value"
-        before = " (set before)" if one.origin == KEPT else ""
-        lines = [line for block in blocks_of(symbol, one.value) for line in words_of(block)]
-        what = f"CONFIG_{one.symbol}={one.value}{before} is not what comes of it: it is {is_now}"
-        yield Fault(place=one.origin, what=what, why="\n".join(lines))
+        if symbol is not None and symbol.nodes and symbol.user_value is not None and not _is_as_asked(symbol, one):
+            yield one, symbol
 
 
 def _is_as_asked(symbol: Any, one: Assignment) -> bool:

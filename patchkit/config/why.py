@@ -58,7 +58,7 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
         symbol=name,
         value=str(symbol.str_value),
         place=place_of(symbol),
-        prompt=node.prompt[0] if node.prompt else "",
+        prompt=prompt_of(symbol),
         help=node.help or "",
         requested=None if request is None else (request.value, request.origin),
         blocks=blocks,
@@ -106,6 +106,12 @@ def selectors(symbol: Any) -> tuple[str, ...]:
     """Return the symbols that select this one now."""
     terms = library.split_expr(symbol.rev_dep, library.OR)
     return tuple(str(library.split_expr(term, library.AND)[0].name) for term in terms if library.expr_value(term))
+
+
+def prompt_of(symbol: Any) -> str:
+    """Return the words under which a symbol is offered, "" where it is not."""
+    prompts = [node.prompt[0] for node in symbol.nodes if node.prompt and node.filename != GIVEN]
+    return str(prompts[0]) if prompts else ""
 
 
 def place_of(symbol: Any) -> str:
@@ -193,11 +199,3 @@ def _advice_for_term(term: Any, above: tuple[Any, ...]) -> Iterator[str]:
     elif isinstance(term, tuple) and term[0] == library.AND:
         for part in library.split_expr(term, library.AND):
             yield from _advice_for_term(part, above)
-
-
-def is_within_reach(menu: Menu, symbol: Any) -> bool:
-    """Tell whether settings can switch a symbol on: no unmet term speaks of the engine's release."""
-    terms = library.split_expr(symbol.direct_dep, library.AND)
-    return not any(
-        one.name in menu.given for term in terms if not library.expr_value(term) for one in _symbols_in(term)
-    )

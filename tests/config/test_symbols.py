@@ -160,12 +160,16 @@ def test_a_value_that_is_the_default_needs_no_effect() -> None:
     assert len(faults(resolved(file="CONFIG_IDLE=y\n", kconfig=SOUND_KCONFIG))) == 1
 
 
-def test_settings_from_before_are_dropped_when_they_mean_nothing_and_faults_when_they_break() -> None:
+def test_settings_from_before_give_way_and_are_dropped_when_they_mean_nothing() -> None:
     menu = load_kconfig([source({"Kconfig": SOUND_KCONFIG})], engine="vllm", version="0.10.2")
     kept = [replace(one, origin="receipt") for one in asked("CONFIG_GONE=y", "CONFIG_NEWER=y", "CONFIG_BASE=y")]
     resolution = resolve(menu, [*kept, *asked("CONFIG_NEWER=n")], USAGE)
-    assert [warning.split(",")[0] for warning in resolution.warnings] == ["CONFIG_GONE=y"]
-    assert [fault.what.split(" is ")[0] for fault in resolution.faults] == ["CONFIG_BASE=y (set before)"]
+    assert [warning.split(":")[0] for warning in resolution.warnings] == [
+        "CONFIG_GONE=y, set before, is left out",
+        "CONFIG_BASE=y, set before, gives way",
+    ]
+    assert resolution.faults == ()
+    assert sorted(resolution.requests) == ["BASE", "NEWER"], "it waits for its dependency"
 
 
 def explained(name: str, *settings: str, version: str = "0.6.3") -> Explanation:
