@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from patchkit.config.configuration import Configuration, Fault, Resolution, Usage, Value
 from patchkit.config.dotconfig import Assignment, kind_of
-from patchkit.config.supply import C_SUFFIXES, named_symbols
+from patchkit.config.supply import named_symbols
 from patchkit.errors import RefusedError
 from patchkit.generated import Generated, generated_again, state_files
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass
 from patchkit.resources import patches_directory
 from patchkit.series import PatchEntry, Series, applies, read_below, retired
+from patchkit.strip import NATIVE, outside_note
 from patchkit.target import TargetTree
 from patchkit.wanted import Terms
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 KCONFIG = "Kconfig"
 _LARGEST = 1 << 20
-_BUILT = (*C_SUFFIXES, ".cmake", ".txt")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,13 +102,7 @@ def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
 def needs_build(entry: PatchEntry) -> bool:
     """Tell whether a patch changes sources that are compiled."""
     names = (name for file in entry.patch.files for name in (file.old_name, file.new_name) if name)
-    return any(_is_built(PurePosixPath(name)) for name in names)
-
-
-def _is_built(path: PurePosixPath) -> bool:
-    if path.suffix == ".txt":
-        return path.name == "CMakeLists.txt"
-    return path.suffix in _BUILT
+    return any(outside_note(name) == NATIVE for name in names)
 
 
 def added_symbols(entry: PatchEntry) -> frozenset[str]:

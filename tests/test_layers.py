@@ -35,7 +35,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "transaction",
     ),
     ("toggles", "asking", "compose", "session", "following", "workflow", "reconfigure"),
-    ("writing", "author", "locking", "catalogue", "editing", "naming", "undoing", "lint", "port", "abi"),
+    ("writing", "author", "locking", "catalogue", "editing", "naming", "undoing", "lint", "stacking", "toggle_lint", "port", "abi"),
     ("native",),
     ("attention",),
     ("cli", "__main__"),

@@ -46,23 +46,35 @@ def _fault(symbol: Any, target: Any, condition: Any, requests: Mapping[str, Assi
     return Fault(place=place, what=what, why="\n".join(lines))
 
 
+def implies(one: Any, other: Any) -> bool:
+    """Tell whether a bool is y whenever another is, by what the Kconfig says."""
+    return one is other or _follow(_premises(one, one.kconfig.y, None, other), other)
+
+
 def _follows(symbol: Any, condition: Any, target: Any) -> bool:
     """Tell whether the target's dependencies are true whenever the symbol and the condition are."""
+    return _follow(_premises(symbol, condition, target, target.direct_dep), target.direct_dep)
+
+
+def _premises(symbol: Any, condition: Any, target: Any, conclusion: Any) -> list[Any]:
+    """Return what is true when a symbol is y; of what `target` is selected for nothing is taken for granted."""
     premises = [symbol, symbol.direct_dep, condition]
     premises += [(library.OR, (library.NOT, when), other) for other, when in symbol.selects if other is not target]
-    premises += [
-        (library.OR, (library.NOT, one), one.direct_dep) for one in _bools(target.direct_dep) if one is not symbol
-    ]
+    named = {one: None for part in (conclusion, symbol.direct_dep, condition) for one in _bools(part)}
+    return premises + [(library.OR, (library.NOT, one), one.direct_dep) for one in named if one is not symbol]
+
+
+def _follow(premises: list[Any], conclusion: Any) -> bool:
     terms: dict[str, None] = {}
-    for expression in (*premises, target.direct_dep):
+    for expression in (*premises, conclusion):
         _collect(expression, terms)
     if len(terms) > _MOST_TERMS:  # too many to try them all: the terms themselves have to be there
         given = {library.expr_str(term) for part in premises for term in library.split_expr(part, library.AND)}
-        return all(library.expr_str(term) in given for term in library.split_expr(target.direct_dep, library.AND))
+        return all(library.expr_str(term) in given for term in library.split_expr(conclusion, library.AND))
     names = list(terms)
     for values in product((False, True), repeat=len(names)):
         true = dict(zip(names, values, strict=True))
-        if all(_holds(premise, true) for premise in premises) and not _holds(target.direct_dep, true):
+        if all(_holds(premise, true) for premise in premises) and not _holds(conclusion, true):
             return False
     return True
 
