@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import PurePosixPath
 
 from patchkit.config.autoconf import MODULE, render_header, render_make, render_python
-from patchkit.config.configuration import Configuration, Value
+from patchkit.config.configuration import KEPT, Configuration, Value
 from patchkit.config.dotconfig import ValueKind
 from patchkit.config.supply import C_SUFFIXES, supply_import, supply_include
 from patchkit.receipt import Receipt
@@ -68,7 +68,7 @@ def generated_again(receipt: Receipt) -> Generated | None:
         return None
     values = tuple(Value(symbol=name, kind=ValueKind(kind), text=text) for name, kind, text in receipt.resolved)
     return Generated(
-        configuration=Configuration(values=values, origins=("receipt",) * len(values)),
+        configuration=Configuration(values=values, origins=(KEPT,) * len(values)),
         state=None,
     )
 

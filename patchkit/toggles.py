@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from patchkit.config.configuration import Configuration, Fault, Resolution, Usage, Value
+from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
 from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.config.supply import named_symbols
 from patchkit.errors import RefusedError
@@ -136,9 +136,7 @@ def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
 def kept_assignments(receipt: Receipt | None) -> tuple[Assignment, ...]:
     """Return what was asked for when the tree was patched."""
     kept = receipt.configuration if receipt is not None else ()
-    return tuple(
-        Assignment(symbol=symbol, value=value, kind=kind_of(value), origin="receipt") for symbol, value in kept
-    )
+    return tuple(Assignment(symbol=symbol, value=value, kind=kind_of(value), origin=KEPT) for symbol, value in kept)
 
 
 def given_assignments(terms: Terms) -> tuple[Assignment, ...]:
@@ -187,7 +185,7 @@ def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: S
 
 
 def _joined(configuration: Configuration, others: Sequence[Value]) -> Configuration:
-    rows = [*zip(configuration.values, configuration.origins, strict=True), *((value, "receipt") for value in others)]
+    rows = [*zip(configuration.values, configuration.origins, strict=True), *((value, KEPT) for value in others)]
     rows.sort(key=lambda row: row[0].symbol)
     return Configuration(values=tuple(value for value, _ in rows), origins=tuple(origin for _, origin in rows))
 

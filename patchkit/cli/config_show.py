@@ -42,7 +42,9 @@ def _show(opened: Opened, output: Output) -> None:
     named = str(opened.tree.root) == "."
     output.line(f"{opened.tree.engine} {opened.tree.version}" if named else tree_words(opened.tree), style="head")
     for value, origin in zip(resolution.configuration.values, resolution.configuration.origins, strict=True):
-        output.line(f"{setting_words(value)}  ({origin})", style="good" if value.text == "y" else "")
+        there = value.text or not origin.startswith("depends on")
+        words = setting_words(value) if there else f"CONFIG_{value.symbol} has no value"
+        output.line(f"{words}  ({origin})", style="good" if value.text == "y" else "")
         prompt, place = _about(opened, value.symbol)
         output.line(f"    {prompt or 'no prompt: others decide'}  ({place})", style="dim")
         for patch in usage.gates.get(value.symbol, ()):

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.record import dataclass
 
+KEPT = "set before"
+"""The origin of a setting that was given to an earlier apply, and stands in the receipt."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Value:
@@ -23,7 +26,7 @@ class Value:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
     """What all symbols came to. `values` are sorted by symbol; `origins` names for each, in the same order, where its
-    value comes from: `prod.config:3`, `--set`, `receipt`, `default`, `selected by X`, `depends on X`.
+    value comes from: `prod.config:3`, `--set`, `set before`, `default`, `selected by X`, `depends on X`.
     """
 
     values: tuple[Value, ...]

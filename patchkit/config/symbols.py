@@ -7,14 +7,12 @@ from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import Configuration, Fault, Resolution, Usage, Value
+from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
 from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, is_bool, place_of, selectors, words_of
 
-KEPT = "receipt"
-"""The origin of a setting that was given to an earlier apply."""
 COMMAND_LINE = "--set"
 _KINDS = {
     library.BOOL: ValueKind.BOOL,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from patchkit.config.configuration import Resolution, Usage
+from patchkit.config.configuration import KEPT, Resolution, Usage
 from patchkit.config.dotconfig import Assignment, parse_dotconfig, parse_setting
 from patchkit.config.kconfig import load_kconfig
 from patchkit.config.symbols import resolve
@@ -162,7 +162,7 @@ def test_a_value_that_is_the_default_needs_no_effect() -> None:
 
 def test_settings_from_before_give_way_and_are_dropped_when_they_mean_nothing() -> None:
     menu = load_kconfig([source({"Kconfig": SOUND_KCONFIG})], engine="vllm", version="0.10.2")
-    kept = [replace(one, origin="receipt") for one in asked("CONFIG_GONE=y", "CONFIG_NEWER=y", "CONFIG_BASE=y")]
+    kept = [replace(one, origin=KEPT) for one in asked("CONFIG_GONE=y", "CONFIG_NEWER=y", "CONFIG_BASE=y")]
     resolution = resolve(menu, [*kept, *asked("CONFIG_NEWER=n")], USAGE)
     assert [warning.split(":")[0] for warning in resolution.warnings] == [
         "CONFIG_GONE=y, set before, is left out",
