@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
 from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.config.supply import named_symbols
-from patchkit.errors import RefusedError
+from patchkit.errors import RefusedError, SeriesError
 from patchkit.generated import Generated, generated_again, state_files
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass
@@ -68,7 +68,10 @@ def read_toggles(
     digests: dict[str, str] = {}
     sources = [_source(place, digests) for place in places]
     menu = load_kconfig(sources, engine=tree.engine, version=tree.version, gates=usage.gates.keys())
-    resolution = resolve(menu, assignments, usage)
+    try:
+        resolution = resolve(menu, assignments, usage)
+    except RecursionError as error:
+        raise SeriesError(f"{places[0]}: nested too deeply", why="a chain of hundreds of dependencies") from error
     return Toggles(menu=menu, usage=usage, resolution=resolution, kconfigs=tuple(sorted(digests.items())))
 
 

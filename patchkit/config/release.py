@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
 
 class Release(str):
     """A version that kconfiglib compares with `<` and `>` as if it were any text; the other side is a version too.
@@ -22,21 +28,33 @@ class Release(str):
 
 def is_version(text: str) -> bool:
     """Tell whether PEP 440 knows the text as a version."""
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
+    return _parsed(str(text)) is not None
 
 
 def _order(one: str, other: str) -> int:
+    mine, theirs = _parsed(str(one)), _parsed(str(other))
+    if mine is None or theirs is None:
+        return (mine is not None) - (theirs is not None)
+    (public, local), (their_public, their_local) = mine, theirs
+    if local is None or their_local is None or public != their_public:
+        return (public > their_public) - (public < their_public)
+    whole, their_whole = _whole(str(one)), _whole(str(other))
+    return (whole > their_whole) - (whole < their_whole)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[Version, str | None] | None:
+    """Return a version without its local part, and that part; None for what is no version."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        return None
+    return Version(version.public), version.local
+
+
+def _whole(text: str) -> Version:
     from packaging.version import Version
 
-    if not (is_version(one) and is_version(other)):
-        return is_version(one) - is_version(other)
-    mine, theirs = Version(str(one)), Version(str(other))
-    if mine.local is None or theirs.local is None:
-        mine, theirs = Version(mine.public), Version(theirs.public)
-    return (mine > theirs) - (mine < theirs)
+    return Version(text)

@@ -11,7 +11,7 @@ from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution
 from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
 from patchkit.config.selects import unmet_selects
-from patchkit.config.why import blocks_of, is_bool, place_of, selectors, words_of
+from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
 
 COMMAND_LINE = "--set"
 _KINDS = {
@@ -197,7 +197,7 @@ def _origin(symbol: Any, requests: Mapping[str, Assignment]) -> str:
     forced = selectors(symbol)
     if forced:
         return f"selected by {', '.join(forced)}"
-    blocks = [block for block in blocks_of(symbol, "y") if block.is_dependency]
-    if blocks:
-        return f"{blocks[0].term}"
+    unmet = first_block(symbol)
+    if unmet:
+        return unmet
     return "default" if symbol.nodes[0].filename != GIVEN else "not set"

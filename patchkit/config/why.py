@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kconfiglib as library
@@ -73,11 +73,11 @@ def is_bool(symbol: Any) -> bool:
     return bool(symbol.orig_type == library.BOOL)
 
 
-def blocks_of(symbol: Any, wanted: str, above: Collection[Any] = ()) -> tuple[Block, ...]:
-    """Return why a symbol does not become `wanted`."""
+def blocks_of(symbol: Any, wanted: str, seen: tuple[Any, ...] = ()) -> tuple[Block, ...]:
+    """Return why a symbol does not become `wanted`; `seen` are the symbols above it, which are not gone into again."""
     if is_bool(symbol) and wanted == "n":
         return tuple(_held_up(symbol))
-    unmet = tuple(_unmet(symbol.direct_dep, "depends on ", (*above, symbol), is_dependency=True))
+    unmet = tuple(_unmet(symbol.direct_dep, "depends on ", (*seen, symbol), is_dependency=True))
     if unmet:
         return unmet
     if not any(node.prompt for node in symbol.nodes):
@@ -87,11 +87,17 @@ def blocks_of(symbol: Any, wanted: str, above: Collection[Any] = ()) -> tuple[Bl
     if not symbol.visibility:
         prompts = (node.prompt[1] for node in symbol.nodes if node.prompt)
         return tuple(
-            block for shown in prompts for block in _unmet(shown, "is offered only if ", above, is_dependency=False)
+            block for shown in prompts for block in _unmet(shown, "is offered only if ", seen, is_dependency=False)
         )
     if symbol.choice and symbol.choice.selection is not symbol:
         return (_plain(f"its choice has room for one: {symbol.choice.selection.name} is chosen"),)
     return tuple(_ranges(symbol))
+
+
+def first_block(symbol: Any) -> str:
+    """Return the first term of a symbol's dependencies that is not met, in words; "" when all are."""
+    terms = (term for term in library.split_expr(symbol.direct_dep, library.AND) if not library.expr_value(term))
+    return next((f"depends on {library.expr_str(term)}, which is n" for term in terms), "")
 
 
 def words_of(block: Block, depth: int = 0) -> Iterator[str]:
@@ -124,20 +130,23 @@ def _plain(text: str) -> Block:
     return Block(term=text, values=(), is_dependency=False, inner=())
 
 
-def _unmet(expression: Any, words: str, above: Collection[Any], *, is_dependency: bool) -> Iterator[Block]:
+def _unmet(expression: Any, words: str, seen: tuple[Any, ...], *, is_dependency: bool) -> Iterator[Block]:
+    """Yield the terms that are n; a symbol in them that is n itself is gone into, each once."""
+    gone_into = set(seen)
     for term in library.split_expr(expression, library.AND):
         if library.expr_value(term):
             continue
         named = _symbols_in(term)
-        values = tuple(f"{one.name}={value_of(one)}" for one in named)
-        deeper = [one for one in named if one not in above and is_bool(one) and not library.expr_value(one)]
-        inner = (block for one in deeper for block in blocks_of(one, "y", above) if len(above) < _DEEPEST)
-        wanted = tuple(one for one in inner if one.is_dependency)
+        deeper: list[Any] = []
+        if len(seen) < _DEEPEST and not _is_negated(term):
+            deeper = [one for one in named if one not in gone_into and is_bool(one) and not library.expr_value(one)]
+        gone_into.update(deeper)
+        inner = [block for one in deeper for block in blocks_of(one, "y", tuple(gone_into))]
         yield Block(
             term=f"{words}{library.expr_str(term)}, which is n",
-            values=values,
+            values=tuple(f"{one.name}={value_of(one)}" for one in named),
             is_dependency=is_dependency,
-            inner=() if _is_negated(term) else wanted,
+            inner=tuple(block for block in inner if block.is_dependency),
         )
 
 

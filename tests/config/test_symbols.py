@@ -202,3 +202,16 @@ def test_why_says_what_to_type() -> None:
 def test_why_knows_no_such_symbol() -> None:
     menu = load_kconfig([source({"Kconfig": KCONFIG})], engine="vllm", version="1")
     assert explain(menu, "NOSUCH", {}, USAGE) is None
+
+
+def test_a_long_chain_of_dependencies_is_resolved_and_explained() -> None:
+    links = [f'config S{number}\n\tbool "x"\n\tdepends on S{number - 1} && S0\n' for number in range(1, 200)]
+    text = 'config S0\n\tbool "x"\n' + "".join(links)
+    menu = load_kconfig([source({"Kconfig": text})], engine="vllm", version="1")
+    usage = Usage(gates={"S199": ("x",)}, read=frozenset(), rebuild=frozenset())
+    resolution = resolve(menu, asked("CONFIG_S199=y"), usage)
+    assert len(resolution.faults) == 1
+    assert len(resolution.faults[0].why.splitlines()) < 30
+    assert dict(zip(values(resolution), resolution.configuration.origins, strict=True))["S7"].startswith(
+        "depends on S6"
+    )
