@@ -142,6 +142,23 @@ def test_code_reads_a_value_through_an_import_that_is_supplied(apply: Apply, roo
     apply(command="plan")
 
 
+def test_sources_get_the_include_that_they_lack(apply: Apply, root: Path, patches: Path) -> None:
+    condition = "CONFIG_SCALE && IS_ENABLED(CONFIG_SCALE) && !IS_ENABLED(CONFIG_TRACE) && CONFIG_LIMIT == 8"
+    text = f"#if {condition}\nint on;\n#endif\n"
+    new = {**FILES, "vllm/csrc/kernel.cu": text}
+    (patches / "vllm/0.6.3/0005-kernel.patch").write_bytes(header("kernel", Config="SCALE") + diff(FILES, new))
+    with (patches / "vllm/0.6.3/series").open("a") as series:
+        series.write("0005-kernel.patch\n")
+    apply("SCALE=y")
+    kernel = root / "vllm/csrc/kernel.cu"
+    assert kernel.read_text() == f'#include "../../.patchkit/vllm/autoconf.h"\n{text}'
+    shown = subprocess.run(["cc", "-E", "-P", "-x", "c", kernel], capture_output=True, text=True, check=True).stdout
+    assert "int on;" in shown
+    apply("TRACE=y")
+    shown = subprocess.run(["cc", "-E", "-P", "-x", "c", kernel], capture_output=True, text=True, check=True).stdout
+    assert "int on;" not in shown
+
+
 def test_a_flip_writes_only_the_files_of_patches_whose_gate_changed(apply: Apply, root: Path) -> None:
     apply("SCALE=y", "TRACE=y")
     before = inodes(root)

@@ -56,9 +56,14 @@ def resolve(menu: Menu, assignments: Sequence[Assignment], usage: Usage) -> Reso
     return Resolution(
         configuration=read_configuration(menu, requests),
         requests=dict(sorted(requests.items())),
-        faults=tuple(faults),
+        faults=tuple(sorted(faults, key=_by_place)),
         warnings=tuple(warnings),
     )
+
+
+def _by_place(fault: Fault) -> tuple[str, int]:
+    file, _, line = fault.place.rpartition(":")
+    return (file, int(line)) if line.isdigit() else (fault.place, 0)
 
 
 def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Configuration:
