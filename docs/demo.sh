@@ -38,14 +38,20 @@ echo "sha256 of all files: $before"
 say "What is here?"
 run patchkit targets --root tree
 
-say "Apply: all or nothing."
-run patchkit apply --target "$target" --root tree
+say "Which toggles has the series?"
+run patchkit config show --target "$target" --root tree
+
+say "Apply: all or nothing. One patch is switched on."
+run patchkit apply --target "$target" --root tree --set CONFIG_SCHED_TRACE=y
 
 say "What is in the tree now?"
 run patchkit status --target "$target" --root tree --require-applied
 
 say "A second time there is nothing to do, and that is no error."
 run patchkit apply --target "$target" --root tree
+
+say "Switch another one on: only its files are written, and the constants that it reads."
+run patchkit config set CONFIG_QK_SCALE=y CONFIG_QK_SCALE_VALUE=0.5 --target "$target" --root tree
 
 say "What differs from the release, as a unified diff (first lines):"
 printf '$ patchkit diff --target %s --root tree | head -n 30\n' "$target"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchkit.config.dotconfig import Assignment, kind_of
+from patchkit.config.dotconfig import Assignment
 from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import OtherReleaseError, RefusedError, UsageError
 from patchkit.plan import Situation
@@ -13,6 +13,7 @@ from patchkit.record import dataclass, replace
 from patchkit.series import Series, find_series
 from patchkit.stack import WantedLayer
 from patchkit.target import TargetTree
+from patchkit.toggles import Settled, kept_assignments, settle
 from patchkit.wanted import OTHER_RELEASE, Terms, TreeNames, ad_hoc_layer, series_layer
 
 
@@ -33,16 +34,26 @@ class Request:
     lenient: bool = False
 
 
-def wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The layers that a request means, and the configuration that it resolves to; None for series without Kconfig."""
+
+    layers: list[WantedLayer]
+    settled: Settled | None
+
+
+def wanted_layers(situation: Situation, request: Request) -> Asked:
     """Make the layers that a request means; a diff that is on the tree already is not asked for again."""
-    terms = replace(request.terms, configuration=merged_configuration(situation, request.terms))
+    found = series_of(request, situation.tree)
+    settled = _settle(situation, request.terms, found)
+    resolved = settled.generated.configuration.assignments() if settled is not None else None
+    merged = merged_configuration(situation, request.terms)
+    terms = replace(request.terms, configuration=merged if resolved is None else resolved)
     names = TreeNames(situation.entries, situation.pristine)
-    layers = [
-        _layer_of(directory, series, origin, situation, terms, names)
-        for directory, series, origin in _series_of(request, situation.tree)
-    ]
+    layers = [_layer_of(directory, series, origin, situation, terms, names) for directory, series, origin in found]
     _check_labels(layers)
-    _check_gates(layers, request.terms)
+    if settled is None:
+        _check_gates(layers, request.terms)
     there = _ad_hoc_patches(situation)
     for path, raw in request.patches:
         known = there.setdefault((sha256_of_patch(raw, source=str(path)), terms.reverse), [])
@@ -52,10 +63,23 @@ def wanted_layers(situation: Situation, request: Request) -> list[WantedLayer]:
         if layer.patches[0].paths not in known:  # with another --strip it may mean other files
             known.append(layer.patches[0].paths)
             layers.append(layer)
-    return layers
+    return Asked(layers=layers, settled=settled)
 
 
-def _series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:
+def _settle(situation: Situation, terms: Terms, found: list[tuple[Path, Series, Origin]]) -> Settled | None:
+    tree, receipt = situation.tree, situation.receipt
+    asked = {(origin, label_of(directory, series, origin, tree)) for directory, series, origin in found}
+    there = receipt.layers if receipt is not None else ()
+    return settle(
+        tree,
+        receipt,
+        [series for _, series, _ in found],
+        terms,
+        others=any(one.origin is not Origin.AD_HOC and (one.origin, one.name) not in asked for one in there),
+    )
+
+
+def series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:
     """Read the series that a request names. Raises TargetError for a directory that has none for the tree."""
     asked = [(directory, Origin.USER) for directory in request.directories]
     if request.shipped is not None:
@@ -78,10 +102,7 @@ def _layer_of(
     directory: Path, series: Series, origin: Origin, situation: Situation, terms: Terms, names: TreeNames
 ) -> WantedLayer:
     tree = situation.tree
-    own = directory.absolute().name
-    label = own if series.directory == directory else f"{tree.engine}/{series.version}"
-    if origin is Origin.USER and series.directory != directory:
-        label = f"{own}/{label}"
+    label = label_of(directory, series, origin, tree)
     layer = series_layer(series, origin, label, situation, terms, names)
     if layer.patches and all(patch.reason.startswith(OTHER_RELEASE) for patch in layer.patches):
         raise OtherReleaseError(
@@ -90,6 +111,13 @@ def _layer_of(
             hint="widen Applies-To in the patches and make the lock anew, when they hold for this release",
         )
     return layer
+
+
+def label_of(directory: Path, series: Series, origin: Origin, tree: TargetTree) -> str:
+    """Return the name by which a layer of a series is known."""
+    own = directory.absolute().name
+    label = own if series.directory == directory else f"{tree.engine}/{series.version}"
+    return f"{own}/{label}" if origin is Origin.USER and series.directory != directory else label
 
 
 def _check_gates(layers: list[WantedLayer], terms: Terms) -> None:
@@ -126,10 +154,6 @@ def _ad_hoc_patches(situation: Situation) -> dict[tuple[str, bool], list[tuple[t
 
 def merged_configuration(situation: Situation, terms: Terms) -> dict[str, Assignment]:
     """Return what is given now, over what the tree was patched with."""
-    stored = situation.receipt.configuration if situation.receipt is not None else ()
-    merged = {
-        symbol: Assignment(symbol=symbol, value=value, kind=kind_of(value), origin="receipt")
-        for symbol, value in stored
-    }
+    merged = {one.symbol: one for one in kept_assignments(situation.receipt)}
     merged.update(terms.configuration or {})
     return merged

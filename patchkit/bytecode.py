@@ -23,10 +23,12 @@ for source, cached, optimize in json.load(sys.stdin):
     if not legacy and os.path.basename(cached).split(".")[-2 - (optimize > 0)] != tag:
         continue
     try:
+        new = [] if os.path.isdir(os.path.dirname(cached)) else [os.path.dirname(cached)]
         py_compile.compile(source, cfile=cached, doraise=True, optimize=optimize)
         if os.geteuid() == 0:
             status = os.stat(source)
-            os.chown(cached, status.st_uid, status.st_gid)
+            for path in new + [cached]:
+                os.chown(path, status.st_uid, status.st_gid)
     except Exception as error:
         print(json.dumps("%s: %s" % (source, str(error).strip().splitlines()[-1:])))
 """
@@ -67,6 +69,11 @@ def recompile(
     if completed.status:
         return (f"bytecode was not made anew: {completed.last_words.strip()}",)
     return tuple(f"bytecode was not made anew: {json.loads(line)}" for line in completed.stdout.splitlines())
+
+
+def cached_path(source: PurePosixPath, python_version: str) -> PurePosixPath:
+    """Return where CPython `3.11` keeps the bytecode of a source."""
+    return source.parent / CACHE / f"{source.stem}.cpython-{''.join(python_version.split('.')[:2])}{_SUFFIX}"
 
 
 def _find_in(directories: Directories, above: str, wanted: set[str]) -> Iterator[str]:

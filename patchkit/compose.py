@@ -28,8 +28,14 @@ class Composition:
     changed: bool
 
 
-def put_layers(situation: Situation, wanted: Collection[WantedLayer], stored: Stored) -> Composition:
-    """Put layers on the stack: one that is there as wanted stays, one that changed is replaced in its place."""
+def put_layers(
+    situation: Situation, wanted: Collection[WantedLayer], stored: Stored, *, afresh: bool = False
+) -> Composition:
+    """Put layers on the stack: one that is there as wanted stays, one that changed is replaced in its place.
+
+    `afresh`: the files in the tree are more than the layers made of them (imports were supplied), so that nothing can
+    be put on top of them: a stack that changes is rendered from pristine.
+    """
     there = situation.receipt.layers if situation.receipt is not None else ()
     number = max((layer.number for layer in there), default=0)
     replaced: dict[int, WantedLayer] = {}
@@ -41,7 +47,7 @@ def put_layers(situation: Situation, wanted: Collection[WantedLayer], stored: St
             added.append(replace(layer, number=number))
         elif not _same(layer, standing):
             replaced[standing.number] = replace(layer, number=standing.number)
-    if replaced:
+    if replaced or (afresh and added):
         return Composition(kept=(), layers=(*_rebuilt(situation, there, replaced, stored), *added), changed=True)
     return Composition(kept=there, layers=tuple(added), changed=bool(added))
 

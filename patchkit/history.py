@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from patchkit.errors import RefusedError
-from patchkit.state import StateDirectory
+from patchkit.state import GENERATED, StateDirectory
 
-_KEPT = ("receipt.json", "pristine", "patches")
+_KEPT = ("receipt.json", "pristine", "patches", *GENERATED)
 
 
 def archive_state(state: StateDirectory) -> Path:

@@ -9,7 +9,7 @@ from patchkit.errors import UnsafePathError
 from patchkit.pattern import compile_lazily
 from patchkit.receipt import SCHEMA, parse_path, parse_state, read_checked, render_lines, render_state
 from patchkit.record import dataclass
-from patchkit.state import StateDirectory
+from patchkit.state import GENERATED, StateDirectory
 from patchkit.tree import FileState
 
 _NUMBERED = compile_lazily(r"(stage|backup)/[0-9]{1,9}")
@@ -81,7 +81,7 @@ def _parse_journal(fields: dict[str, Any], state: StateDirectory) -> Journal:
 
 def _parse_step(fields: Any, state: StateDirectory) -> Step:
     act, path, before, after, stage, backup, mode, user, group = fields
-    if path != f"{state.relative}/receipt.json":
+    if path not in {f"{state.relative}/{name}" for name in ("receipt.json", *GENERATED)}:
         parse_path(path)
     for kept in (stage, backup):
         if kept and not _NUMBERED.fullmatch(kept) and kept != f"pristine/{path}":

@@ -171,7 +171,7 @@ def _lint_lock(series: Series) -> Iterator[Finding]:
 def _touched(entry: PatchEntry, series: Series, section: LockedArtifact) -> set[str]:
     """Return the paths below the engine's package that a patch names, if it is for the section's release."""
     engine = find_engine(series.engine)
-    release = _release(series, section.version)
+    release = release_of(series, section.version)
     if engine is None or retired(entry, release) or not applies(entry, release):
         return set()
     names = {name for file in entry.patch.files for name in _authoritative(file)}
@@ -192,7 +192,7 @@ def _authoritative(file: FilePatch) -> Iterator[str]:
         yield file.old_name
 
 
-def _release(series: Series, version: str) -> TargetTree:
+def release_of(series: Series, version: str) -> TargetTree:
     """Return a release that is known by its version only, for Applies-To and Retires-When."""
     return TargetTree(
         engine=series.engine,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import PurePosixPath
 
 from patchkit.applied import applied_layer, explained, kept_decisions, stays
@@ -16,6 +17,8 @@ from patchkit.decision import Decision
 from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
 from patchkit.errors import UnsafePathError
+from patchkit.generated import Generated, put_generated
+from patchkit.guarding import Guarded, guard_stack
 from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
 from patchkit.record import dataclass, replace
 from patchkit.stack import Rendering, WantedLayer, render_stack
@@ -55,7 +58,7 @@ class Plan:
     of those that it changes for the first time, `directories` those that patchkit made and `removals` those that it no
     longer needs. `record_sha256` is the digest of the distribution's RECORD afterwards, "" without one. `problems` are
     refusals that belong to no patch (a syntax error, a stale lock). `warnings` are for people and for the JSON.
-    `sha256` identifies the plan.
+    `sha256` identifies the plan. `generated` is the configuration that goes into the tree, None for none.
     """
 
     tree: TargetTree
@@ -72,6 +75,7 @@ class Plan:
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
     sha256: str
+    generated: Generated | None = None
 
     @property
     def refused(self) -> bool:
@@ -88,22 +92,19 @@ def make_plan(
     check_syntax: SyntaxCheck | None = None,
     check_all_syntax: bool = False,
     warnings: tuple[str, ...] = (),
+    generated: Generated | None = None,
 ) -> Plan:
     """Decide everything about bringing the tree to this stack of layers.
 
     `kept` are layers of the receipt that stay as they are below all others: then the new ones go on the tree as it is.
     Without them the whole stack is rendered from pristine.
     """
-    touched_below = (
-        frozenset(str(file.path) for file in situation.receipt.files) if kept and situation.receipt else frozenset()
-    )
+    receipt = situation.receipt
+    touched_below = frozenset(str(file.path) for file in receipt.files) if kept and receipt else frozenset()
     start = situation.entries if kept else situation.pristine
     rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
-    final = _final_entries(situation, rendering, start)
-    record_path, record = _record(situation, final)
-    final = _in_order(final if record_path is None else {**final, record_path: record})
-    states = _States()
-    touched = _touched(situation, final, states)
+    finished, states = _finish(situation, rendering, layers, start, generated), _States()
+    touched = _touched(situation, finished.files, states)
     plan = Plan(
         tree=situation.tree,
         layers=(
@@ -116,18 +117,59 @@ def make_plan(
         ),
         configuration=configuration,
         decisions=(*kept_decisions(kept), *explained(rendering.decisions, layers, situation.receipt)),
-        edits=tuple(_edits(situation, final, states)),
+        edits=tuple(_edits(situation, finished.files, states)),
         files=touched,
         pristine=tuple(_new_pristine(situation, touched)),
         patches=tuple((wanted.sha256, wanted.raw) for layer in layers for wanted in layer.patches),
         directories=_directories(situation, touched),
         removals=_removals(situation, touched),
-        record_sha256=hashlib.sha256(record.content).hexdigest() if record is not None else "",
-        problems=(*rendering.problems, *_syntax_problems(situation, rendering, final, check_syntax, check_all_syntax)),
+        record_sha256=hashlib.sha256(finished.record.content).hexdigest() if finished.record else "",
+        problems=(
+            *finished.problems,
+            *_syntax_problems(situation, rendering, finished.files, check_syntax, check_all_syntax),
+        ),
         warnings=warnings,
         sha256="",
+        generated=generated,
     )
     return replace(plan, sha256=_digest(plan))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Finished:
+    """Every touched path as it will be, with what the configuration adds, and with the distribution's RECORD."""
+
+    files: dict[PurePosixPath, TreeEntry | None]
+    record: TreeEntry | None
+    problems: tuple[str, ...]
+
+
+def _finish(
+    situation: Situation,
+    rendering: Rendering,
+    layers: tuple[WantedLayer, ...],
+    start: Entries,
+    generated: Generated | None,
+) -> _Finished:
+    final = _final_entries(situation, rendering, start)
+    guarded = _guarded(situation, layers, rendering, generated)
+    final.update(guarded.files)
+    problems = (*rendering.problems, *guarded.problems)
+    if generated is not None:
+        problems += tuple(put_generated(final, generated, situation.tree, partial(_get, situation.pristine)))
+    record_path, record = _record(situation, final)
+    if record_path is not None:
+        final[record_path] = record
+    return _Finished(files=_in_order(final), record=record, problems=problems)
+
+
+def _guarded(
+    situation: Situation, layers: tuple[WantedLayer, ...], rendering: Rendering, generated: Generated | None
+) -> Guarded:
+    """Return the files of guard patches; none where the plan is refused already, for reasons that it gives."""
+    if rendering.problems or any(decision.refused for decision in rendering.decisions):
+        return Guarded(files={}, problems=())
+    return guard_stack(layers, pristine=situation.pristine, generated=generated, tree=situation.tree)
 
 
 def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -> dict[PurePosixPath, TreeEntry | None]:

@@ -17,6 +17,7 @@ from patchkit.preflight import Checked, Preflight, heir
 from patchkit.receipt import Receipt
 from patchkit.record import replace
 from patchkit.staging import Dress, keep_entry, ourselves, write_file, write_link
+from patchkit.state import GENERATED
 from patchkit.steps import Site
 from patchkit.tree import FileState, Kind
 
@@ -37,13 +38,15 @@ class Prepared:
 class Keeping:
     """What to keep for later: pristine bytes by path, patches by SHA-256, and the receipt (None: the stack is empty).
 
-    `stored` is the receipt there is now: what it names is kept already.
+    `stored` is the receipt there is now: what it names is kept already. `generated` are the files that show the
+    configuration, by name, all of them; None leaves them as they are.
     """
 
     pristine: Mapping[PurePosixPath, bytes]
     patches: Mapping[str, bytes]
     receipt: bytes | None
     stored: Receipt | None
+    generated: Mapping[str, bytes] | None = None
 
 
 def prepare(site: Site, found: Preflight, keeping: Keeping, *, engine: str, seconds: int | None) -> Prepared:
@@ -53,6 +56,7 @@ def prepare(site: Site, found: Preflight, keeping: Keeping, *, engine: str, seco
         stager.keep_patches()
         removed, placed = stager.stage_edits()
         dropped = stager.drop_bytecode()
+        generated = stager.stage_generated()
         receipt = stager.stage_receipt()
         stager.sync_files()
     finally:
@@ -63,6 +67,7 @@ def prepare(site: Site, found: Preflight, keeping: Keeping, *, engine: str, seco
         *(Step(Act.UNMAKE, folder.path, mode=folder.mode, owner=folder.owner) for folder in found.emptied),
         *(Step(Act.MAKE, folder.path, mode=folder.mode, owner=folder.owner) for folder in found.made),
         *placed,
+        *generated,
         *receipt,
     )
     # The state directory too: a journal must not outlive what it counts on, and they lie side by side.
@@ -146,15 +151,27 @@ class _Stager:
                 steps.append(Step(Act.DROP, path, backup=self._back_up(path, seen)))
         return steps
 
+    def stage_generated(self) -> list[Step]:
+        """Stage the files that show the configuration, where they change."""
+        generated = {} if self.keeping.receipt is None else self.keeping.generated
+        if generated is None:
+            return []
+        return [step for name in GENERATED for step in self._stage_own(name, generated.get(name))]
+
     def stage_receipt(self) -> list[Step]:
         """Stage the new receipt, or its removal."""
-        path = f"{self.site.state}/receipt.json"
+        return self._stage_own("receipt.json", self.keeping.receipt)
+
+    def _stage_own(self, name: str, content: bytes | None) -> list[Step]:
+        """Stage a file of the state directory, or its removal; one that stays as it is needs no step."""
+        path = f"{self.site.state}/{name}"
         old = self.site.directories.see(path)
+        if content is not None and old is not None and old.sha256 == hashlib.sha256(content).hexdigest():
+            return []
         before = None if old is None else FileState(kind=Kind.FILE, mode=old.mode, sha256=old.sha256)
         backup = "" if old is None else self._back_up(path, old)
         if old is not None:
             self.expected[path] = old
-        content = self.keeping.receipt
         if content is None:
             return [] if old is None else [Step(Act.REMOVE, path, before, None, backup=backup)]
         stage = self._stage(Kind.FILE, content, Dress(_RECEIPT_MODE, seconds=self.seconds))

@@ -82,8 +82,10 @@ class Receipt:
 
     `distribution` is the dist-info directory's name and `record_sha256` the digest of its RECORD as patchkit left it:
     both "" for a tree without one. `directories` are those that patchkit made and removes again; `emptied` those that
-    went, with their modes, because the stack deletes the last file in them (filled in by `commit`). Times are UTC, ISO
-    8601, taken from SOURCE_DATE_EPOCH where it is set.
+    went, with their modes, because the stack deletes the last file in them (filled in by `commit`). `configuration` is
+    what was asked for, `resolved` what all symbols of the Kconfig came to (name, kind, value), `needs` which gate is
+    never y without which other; () without a Kconfig.
+    Times are UTC, ISO 8601, taken from SOURCE_DATE_EPOCH where it is set.
     """
 
     engine: str
@@ -97,6 +99,8 @@ class Receipt:
     plan_sha256: str
     tool_version: str
     emptied: tuple[tuple[PurePosixPath, int], ...] = ()
+    resolved: tuple[tuple[str, str, str], ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 def render_receipt(receipt: Receipt) -> bytes:
@@ -117,6 +121,10 @@ def render_receipt(receipt: Receipt) -> bytes:
         "directories": [str(path) for path in receipt.directories],
         "emptied": [(str(path), f"{mode:o}") for path, mode in receipt.emptied],
     }
+    if receipt.resolved:
+        lists["resolved"] = list(receipt.resolved)
+    if receipt.needs:
+        lists["needs"] = list(receipt.needs)
     return render_lines(fields, lists)
 
 
@@ -239,6 +247,8 @@ def _parse_receipt(fields: dict[str, Any]) -> Receipt:
         plan_sha256=_digest(fields["plan_sha256"]),
         tool_version=_text(fields["tool_version"]),
         emptied=tuple((parse_path(path), _mode(mode)) for path, mode in fields["emptied"]),
+        resolved=tuple((_text(name), _text(kind), _text(value)) for name, kind, value in fields.get("resolved", ())),
+        needs=tuple((_text(name), _text(needed)) for name, needed in fields.get("needs", ())),
     )
 
 

@@ -74,7 +74,7 @@ def read_series(directory: Path, *, engine: str, version: str) -> Series:
     All faults are looked for; the error shows the first in full and lists the others.
     """
     source = directory / SERIES_NAME
-    text = _read_below(directory, SERIES_NAME, limit=_SERIES_LIMIT, place=str(source))
+    text = read_below(directory, SERIES_NAME, limit=_SERIES_LIMIT, place=str(source))
     faults: list[PatchkitError] = []
     entries = []
     for line in parse_series(text, source=str(source), faults=faults):
@@ -109,7 +109,7 @@ def parse_series(text: bytes, *, source: str, faults: list[PatchkitError]) -> tu
 def read_patch_entry(directory: Path, line: SeriesLine, *, place: str) -> PatchEntry:
     """Read the patch that a line names; `place` is the line's `file:line` for messages."""
     source = f"{directory}/{line.name}"
-    raw = inflate_patch(_read_below(directory, line.name, limit=MAX_RAW, place=place), source=source)
+    raw = inflate_patch(read_below(directory, line.name, limit=MAX_RAW, place=place), source=source)
     if raw.startswith(b"\x1f\x8b"):
         raise SeriesError(f"{place}: {line.name} is compressed twice", why="its sha256 would not be that of the patch")
     patch = _without_change(raw, source=source) or parse_patch(raw, source=source)
@@ -251,7 +251,8 @@ def _inside(directory: Path, name: str, *, place: str) -> Path:
     return path
 
 
-def _read_below(directory: Path, name: str, *, limit: int, place: str) -> bytes:
+def read_below(directory: Path, name: str, *, limit: int, place: str) -> bytes:
+    """Read a file below a directory, whatever links are on the way; SeriesError, with `place`, when it is none."""
     path = f"{directory}/{name}"
     if "/" in name or os.path.islink(path):  # noqa: PTH114 -- a Path for each of hundreds of patches costs more
         path = str(_inside(directory, name, place=place))

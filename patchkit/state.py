@@ -17,6 +17,8 @@ from patchkit.record import dataclass
 
 HOME = ".patchkit"
 PATIENCE_SECONDS = 600.0
+GENERATED = (".config", "auto.conf", "autoconf.h", "manifest.json")
+"""Files of the state directory that show the configuration; a transaction writes them with all else."""
 _POLL_SECONDS = 0.05
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IGNORE = ".gitignore"

@@ -22,6 +22,7 @@ from patchkit.tree import path_of
 
 HARMLESS = "not in this tree: harmless"
 UNKNOWN = "not in this tree: unknown to this engine"
+NATIVE = "not in this tree: needs a build"
 
 Exists = Callable[[str], bool]
 """Tells whether a file or a link stands at a path below the root."""
@@ -156,7 +157,7 @@ def outside_note(name: str) -> str:
     if _DEPENDENCIES.search(bare):
         return "changes dependencies: reinstall"
     if _NATIVE.search(bare):
-        return "not in this tree: needs a build"
+        return NATIVE
     return HARMLESS if _HARMLESS.search(bare) else UNKNOWN
 
 

@@ -76,14 +76,16 @@ def commit(
     patches: Mapping[str, bytes],
     removals: Sequence[PurePosixPath] = (),
     record_epoch: int | None = None,
+    generated: Mapping[str, bytes] | None = None,
 ) -> CommitReport:
     """Take the tree from `before` to `after` of every edit, or raise and leave it as it was.
 
     Needs the exclusive lock. `pristine` are the files as they were that are not kept yet, `patches` patches by their
     SHA-256; what `receipt` does not name is dropped. Without a receipt the stack is empty: all state goes, and the
     directory when open_state ends. `removals` are directories that patchkit made and that go when they are empty.
-    `record_epoch` is the value of SOURCE_DATE_EPOCH: the time that new files get. A TreeChangedError that speaks of a
-    journal is the one case in which the tree may be half of each.
+    `record_epoch` is the value of SOURCE_DATE_EPOCH: the time that new files get. `generated` are the files of the
+    state directory that show the configuration, by name (None: they stay). A TreeChangedError that speaks of a journal
+    is the one case in which the tree may be half of each.
     """
     if pending(state):
         raise TreeChangedError("an interrupted run has to be finished first", hint=_FINISH_HINT)
@@ -95,7 +97,7 @@ def commit(
             found = check_edits(state, directories, edits, stored=stored, removals=removals, pristine=pristine)
         receipt = None if receipt is None else _completed(receipt, stored, found)
         content = None if receipt is None else render_receipt(receipt)
-        keeping = Keeping(pristine=pristine, patches=patches, receipt=content, stored=stored)
+        keeping = Keeping(pristine=pristine, patches=patches, receipt=content, stored=stored, generated=generated)
         try:
             with _as_it_was("stage the change"):
                 prepared = prepare(site, found, keeping, engine=state.engine, seconds=record_epoch)

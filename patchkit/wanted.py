@@ -17,7 +17,7 @@ from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
 from patchkit.resources import runtime_directory
 from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
-from patchkit.stack import WantedLayer, WantedPatch
+from patchkit.stack import WantedLayer, WantedPatch, unset_reason
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, Kind, path_of
@@ -27,7 +27,10 @@ OTHER_RELEASE = "not for this release"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """On what terms patches are taken: see the options of `apply`. `base` is the tree they were cut against."""
+    """On what terms patches are taken: see the options of `apply`. `base` is the tree they were cut against.
+
+    `configuration` are the settings by symbol, the last of each; `assignments` all of them, as they were given.
+    """
 
     strip: int | None = None
     reverse: bool = False
@@ -36,6 +39,7 @@ class Terms:
     unlocked: bool = False
     base: Entries | None = None
     configuration: Mapping[str, Assignment] | None = None
+    assignments: tuple[Assignment, ...] = ()
 
 
 class TreeNames:
@@ -173,7 +177,7 @@ def _left_out(entry: PatchEntry, tree: TargetTree, terms: Terms) -> tuple[str, b
     if not applies(entry, tree):
         return f"{OTHER_RELEASE}: applies to {trailers.applies_to}", False
     if trailers.config and not is_enabled(trailers.config, terms.configuration or {}):
-        return f"CONFIG_{trailers.config} is not set", False
+        return unset_reason(trailers.config), False
     return "", False
 
 

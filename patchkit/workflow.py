@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from patchkit.asking import Request, merged_configuration, wanted_layers
+from patchkit.asking import Asked, Request, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.decision import Outcome
 from patchkit.diff.text import MAX_RAW, sha256_of_patch
 from patchkit.errors import TreeChangedError, UsageError
+from patchkit.following import compile_anew, generated_files, is_stale
+from patchkit.generated import Generated, generated_again
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.preflight import foresee_refusals
 from patchkit.receipt import AppliedLayer, Origin, Receipt, read_stored
@@ -19,6 +21,7 @@ from patchkit.session import Session, Standing
 from patchkit.stack import TAKEN_OUT
 from patchkit.state import StateDirectory
 from patchkit.target import TargetTree
+from patchkit.toggles import Settled
 from patchkit.transaction import commit
 from patchkit.tree import Kind, TreeEntry
 from patchkit.version import VERSION
@@ -38,9 +41,9 @@ def plan_request(session: Session, request: Request) -> Plan:
     """Decide what applying the request would do. Raises TreeChangedError for a tree that drifted or is half done."""
     check_workable(session)
     situation = _afresh(session.situation) if session.condition.standing is Standing.REPLACED else session.situation
-    layers = wanted_layers(situation, request)
-    composition = put_layers(situation, layers, _stored(session.state))
-    return _plan(situation, composition, request.terms, check_all_syntax=request.check_all_syntax)
+    asked = wanted_layers(situation, request)
+    composition = _put(situation, asked, session.state)
+    return _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
 
 
 def foresee(session: Session, plan: Plan) -> Plan:
@@ -65,7 +68,7 @@ def apply_request(session: Session, request: Request, *, now: str, epoch: int | 
 
         archive_state(session.state)
     situation = _afresh(session.situation) if replaced else session.situation
-    if _is_done(plan, situation):
+    if _is_done(plan, situation) and not is_stale(session.state, plan):
         return Result(plan=plan, changed=False, warnings=())
     warnings = _carry_out(session.state, plan, now=now, epoch=epoch)
     return Result(plan=plan, changed=True, warnings=warnings)
@@ -142,17 +145,46 @@ def _edits_diff(session: Session) -> bytes:
     return produce_diff(before, after)
 
 
-def _plan(situation: Situation, composition: Composition, terms: Terms, *, check_all_syntax: bool) -> Plan:
+def _put(situation: Situation, asked: Asked, state: StateDirectory) -> Composition:
+    """Compose the stack. Where a configuration changes, or stays in a stack that does, files are made from pristine."""
+    before = situation.receipt.resolved if situation.receipt is not None else ()
+    after = asked.settled.generated.resolved if asked.settled is not None else before
+    composition = put_layers(situation, asked.layers, _stored(state), afresh=bool(before or after))
+    if before != after and composition.kept:
+        whole = take_layers(situation, frozenset(), _stored(state))
+        return replace(whole, layers=(*whole.layers, *composition.layers), changed=True)
+    return composition
+
+
+def _plan(
+    situation: Situation,
+    composition: Composition,
+    terms: Terms,
+    settled: Settled | None = None,
+    *,
+    check_all_syntax: bool,
+) -> Plan:
     tree = situation.tree
     merged = {symbol: assignment.value for symbol, assignment in merged_configuration(situation, terms).items()}
+    generated = settled.generated if settled is not None else _generated_again(situation, composition)
     return make_plan(
         situation,
         composition.layers,
         kept=composition.kept,
-        configuration=tuple(sorted(merged.items())),
+        configuration=tuple(sorted(merged.items())) if settled is None else settled.requests,
+        warnings=() if settled is None else settled.warnings,
+        generated=generated,
         check_syntax=partial(_check_syntax, tree),
         check_all_syntax=check_all_syntax,
     )
+
+
+def _generated_again(situation: Situation, composition: Composition) -> Generated | None:
+    """Return the configuration that stays in a tree as long as a series does."""
+    origins = {*(layer.origin for layer in composition.kept), *(layer.origin for layer in composition.layers)}
+    if situation.receipt is None or not origins - {Origin.AD_HOC}:
+        return None
+    return generated_again(situation.receipt)
 
 
 def _check_syntax(tree: TargetTree, files: Mapping[PurePosixPath, tuple[bytes, bytes]]) -> Mapping[PurePosixPath, str]:
@@ -199,14 +231,9 @@ def _carry_out(state: StateDirectory, plan: Plan, *, now: str, epoch: int | None
         patches=dict(plan.patches) if receipt is not None else {},
         removals=plan.removals,
         record_epoch=epoch,
+        generated=generated_files(plan),
     )
-    if not report.bytecode:
-        return report.warnings
-    from patchkit.bytecode import recompile
-
-    environment = {} if epoch is None else {"SOURCE_DATE_EPOCH": str(epoch)}
-    stale = recompile(plan.tree.root, report.bytecode, python=plan.tree.python, environment=environment)
-    return (*report.warnings, *stale)
+    return (*report.warnings, *compile_anew(plan, report.bytecode, epoch))
 
 
 def _is_done(plan: Plan, situation: Situation) -> bool:
@@ -226,6 +253,8 @@ def _receipt(plan: Plan, now: str) -> Receipt:
         directories=plan.directories,
         plan_sha256=plan.sha256,
         tool_version=VERSION,
+        resolved=plan.generated.resolved if plan.generated is not None else (),
+        needs=plan.generated.needs if plan.generated is not None else (),
     )
 
 
@@ -268,10 +297,11 @@ def missing_from(session: Session, request: Request) -> tuple[str, ...]:
         for patch in layer.patches
         if patch.reason == TAKEN_OUT
     )
-    composition = put_layers(situation, wanted_layers(situation, request), _stored(session.state))
+    asked = wanted_layers(situation, request)
+    composition = _put(situation, asked, session.state)
     if gone or not composition.changed:
         return gone
-    plan = _plan(situation, composition, request.terms, check_all_syntax=False)
+    plan = _plan(situation, composition, request.terms, asked.settled, check_all_syntax=False)
     if not plan.refused and _is_done(plan, situation):
         return ()
     done = (Outcome.ALREADY_APPLIED, Outcome.UPSTREAMED, Outcome.RETIRED, Outcome.DISABLED)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.blackbox.wheels import DIFF, engine, wheel_tree, write_tree
+
 # Each costs milliseconds, torch seconds; `patchkit --help` needs none of them.
 HEAVY = (
     "asyncio",
@@ -68,3 +70,20 @@ def test_help_loads_nothing_heavy(checkout: Path, arguments: tuple[str, ...]) ->
     loaded = _modules_after(checkout, *arguments)
     assert "patchkit.cli.main" in loaded, "the probe ran the command"
     assert sorted(loaded & set(HEAVY)) == []
+
+
+@pytest.mark.parametrize("settings", [(), ("--set", "CONFIG_X=n")], ids=["no gate", "settings without Kconfig"])
+def test_a_series_without_toggles_loads_no_kconfig(checkout: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
+    root = write_tree(tmp_path / "site", wheel_tree("vllm", "0.6.3", engine()))
+    own = tmp_path / "own"
+    own.mkdir()
+    gate = "Config: X\n" if settings else ""
+    header = f"From: Somebody <somebody@example.com>\nSubject: [PATCH] first\n\n{gate}---\n\n"
+    (own / "first.patch").write_text(header + DIFF)
+    (own / "series").write_text("first.patch\n")
+    if not settings:
+        (own / "Kconfig").write_text('config X\n\tbool "X"\n')
+    where = ("--root", str(root), "--patches", str(own), "--no-shipped", "--unlocked")
+    loaded = _modules_after(checkout, "apply", *where, *settings)
+    assert "patchkit.toggles" in loaded
+    assert not loaded & {"kconfiglib", "menuconfig", "patchkit.config.kconfig", "ast"}

@@ -98,6 +98,7 @@ def test_what_the_new_receipt_does_not_name_is_dropped(root: Path) -> None:
     write(root, applying(old, both, PATCHES))
     kept_patch = dict(list(PATCHES.items())[:1])
     arguments = {**applying(old, one, kept_patch), "edits": reverting(one, both)["edits"], "pristine": {}}
+    arguments["generated"] = {}
     with open_state(root, ENGINE, write=True) as state:
         commit(state, **arguments)
         assert kept(state) == {"pristine/a": b"a\n", **{f"patches/{name}": raw for name, raw in kept_patch.items()}}

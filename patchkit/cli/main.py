@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "Pristine, patched (by what, when), drifted, or replaced by a reinstall.",
     "diff": "What differs from pristine, as a unified diff.",
     "revert": "Take out everything, a layer, or a patch; the bytes are as before.",
+    "config": "Toggles: show, set, why, menu, defconfig, savedefconfig, olddefconfig, diff.",
     "series": "Author and keep a series of patches: list, show, lint, new, import, edit, refresh, lock.",
 }
 """Name and short help of every command; the module `patchkit.cli.<name>` holds it as `command`."""

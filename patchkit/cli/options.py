@@ -158,10 +158,9 @@ def make_request(asked: dict[str, Any]) -> Request:
     from patchkit.resources import patches_directory
     from patchkit.series import user_directories
 
-    configuration = merge(
-        *(parse_dotconfig(read_text(path), str(path)) for path in asked["config"]),
-        [parse_setting(text) for text in asked["settings"]],
-    )
+    given = [parse_dotconfig(read_text(path), str(path)) for path in asked["config"]]
+    given.append(tuple(parse_setting(text) for text in asked["settings"]))
+    configuration = merge(*given)
     base = asked["base"]
     terms = Terms(
         strip=asked["strip"],
@@ -171,6 +170,7 @@ def make_request(asked: dict[str, Any]) -> Request:
         unlocked=asked["unlocked"],
         base=open_entries(base) if base is not None else None,
         configuration=configuration,
+        assignments=tuple(one for layer in given for one in layer),
     )
     ad_hoc = bool(asked["patch"])
     directories = tuple(asked["patches"]) or (() if ad_hoc else user_directories(Path.cwd()))

@@ -15,6 +15,7 @@ from patchkit.errors import ExitStatus, PatchkitError, UsageError
 from patchkit.lint import Finding, Severity, lint_on, lint_series, unreadable
 from patchkit.output import Output
 from patchkit.resources import patches_directory
+from patchkit.toggle_lint import lint_combinations, lint_toggles
 
 
 @click.command("lint", short_help="What is wrong with a series.")
@@ -62,10 +63,11 @@ def _check(found: Sequence[Shelved], grounds: Sequence[Artifact], output: Output
             rows.append((shelved, [], [unreadable(error)]))
             broken = True
             continue
-        findings = list(lint_series(series))
+        findings = [*lint_series(series), *lint_toggles(series)]
         on = [place for place, ground in enumerate(grounds) if is_for(series, ground.tree)]
         for place in on:
             findings += lint_on(series, grounds[place])
+            findings += lint_combinations(series, grounds[place])
         used.update(on)
         rows.append((shelved, [_name(grounds[place]) for place in on], findings))
     unused = [_name(ground) for place, ground in enumerate(grounds) if place not in used]

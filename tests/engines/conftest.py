@@ -76,6 +76,12 @@ class Bench:
         assert applied.status == 0, applied.said
         return Engine(recipe=recipe, tree=tree, work=self.logs / f"{recipe.name}-patched", **layout)
 
+    def set(self, patched: Engine, *settings: str) -> Engine:
+        """Change the configuration of a patched tree and return the engine on it."""
+        done = patchkit("config", "set", *settings, "--target", patched.recipe.engine, "--root", patched.tree)
+        assert done.status == 0, done.said
+        return patched
+
     def reverted(self, patched: Engine, **layout: bool) -> Engine:
         """Revert the tree of a patched engine, in which it has run, and return the engine on it."""
         reverted = patchkit("revert", "--target", patched.recipe.engine, "--root", patched.tree)

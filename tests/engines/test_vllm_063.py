@@ -32,18 +32,32 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def answer(patched: Engine, oracle: Oracle, trace: Path) -> Answer:
-    """The patched engine without a word, with scale 1, with scale 1/2, and traced."""
-    return patched.generate(
-        oracle.run("llama"),
-        oracle.run("llama", VLLM_QK_SCALE="1.0"),
-        oracle.run("llama", VLLM_QK_SCALE="0.5"),
-        oracle.run("llama", VLLM_SCHED_TRACE=str(trace)),
-    )
+def answer(patched: Engine, oracle: Oracle) -> Answer:
+    """The patched engine with its toggles off."""
+    return patched.generate(oracle.run("llama"))
 
 
 @pytest.fixture(scope="module")
-def served(patched: Engine, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str], Path]:
+def switched(bench: Bench, patched: Engine, answer: Answer, oracle: Oracle, trace: Path) -> Answer:
+    """Both toggles on, the scale 1, without and with a file for the trace."""
+    engine = bench.set(patched, "CONFIG_QK_SCALE=y", "CONFIG_QK_SCALE_VALUE=1.0", "CONFIG_SCHED_TRACE=y")
+    return engine.generate(oracle.run("llama"), oracle.run("llama", VLLM_SCHED_TRACE=str(trace)))
+
+
+@pytest.fixture(scope="module")
+def halved(bench: Bench, patched: Engine, switched: Answer, oracle: Oracle) -> Answer:
+    return bench.set(patched, "CONFIG_QK_SCALE_VALUE=0.5").generate(oracle.run("llama"))
+
+
+@pytest.fixture(scope="module")
+def back(bench: Bench, patched: Engine, halved: Answer, oracle: Oracle) -> Answer:
+    return bench.set(patched, "CONFIG_QK_SCALE=n").generate(oracle.run("llama"))
+
+
+@pytest.fixture(scope="module")
+def served(
+    patched: Engine, back: Answer, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, list[str], Path]:
     """Return what the traced server says of its version, its answers to a burst, and the trace."""
     trace = tmp_path_factory.mktemp("trace") / "steps"
     with patched.serve(oracle.run("llama").model, VLLM_SCHED_TRACE=str(trace)) as server:
@@ -52,7 +66,7 @@ def served(patched: Engine, oracle: Oracle, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def reverted(bench: Bench, patched: Engine, answer: Answer, served: object) -> Engine:
+def reverted(bench: Bench, patched: Engine, served: object) -> Engine:
     return bench.reverted(patched)
 
 
@@ -75,21 +89,25 @@ def test_patched_it_gives_the_oracles_tokens(answer: Answer, oracle: Oracle) -> 
     assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
 
 
-def test_a_scale_of_one_changes_nothing(answer: Answer) -> None:
-    assert_same(answer.outputs[1], answer.outputs[0], logprob=0.0)
+def test_a_scale_of_one_changes_nothing(answer: Answer, switched: Answer) -> None:
+    assert_same(switched.outputs[0], answer.outputs[0], logprob=0.0)
 
 
-def test_a_scale_of_one_half_gives_what_a_model_with_that_scale_gives(answer: Answer, oracle: Oracle) -> None:
-    halved = oracle.outputs["llama", 0.5]
-    assert_same(answer.outputs[2], halved)
+def test_a_scale_of_one_half_gives_what_a_model_with_that_scale_gives(halved: Answer, oracle: Oracle) -> None:
+    half = oracle.outputs["llama", 0.5]
+    assert_same(halved.outputs[0], half)
     whole = oracle.outputs["llama", 1.0]
-    assert all(one.tokens != other.tokens for one, other in zip(halved, whole, strict=True))
+    assert all(one.tokens != other.tokens for one, other in zip(half, whole, strict=True))
 
 
-def test_the_trace_point_fires_once_a_step(answer: Answer, oracle: Oracle, trace: Path) -> None:
-    assert_same(answer.outputs[3], answer.outputs[0], logprob=0.0)
+def test_switched_off_again_the_scale_is_the_models(answer: Answer, back: Answer) -> None:
+    assert_same(back.outputs[0], answer.outputs[0], logprob=0.0)
+
+
+def test_the_trace_point_fires_once_a_step(answer: Answer, switched: Answer, oracle: Oracle, trace: Path) -> None:
+    assert_same(switched.outputs[1], answer.outputs[0], logprob=0.0)
     steps = [json.loads(line) for line in trace.read_text().splitlines()]
-    assert len(steps) == answer.facts["runs"][3]["steps"] == TOKENS
+    assert len(steps) == switched.facts["runs"][1]["steps"] == TOKENS
     assert [step["step"] for step in steps] == list(range(TOKENS))
     prompts = len(oracle.prompts["llama"])
     assert [step["prefills"] for step in steps] == [prompts] + [0] * (TOKENS - 1)
@@ -107,6 +125,6 @@ def test_the_patched_server_answers_a_burst(served: tuple[str, list[str], Path],
 def test_reverted_it_is_what_was_released(reverted: Engine, bench: Bench, oracle: Oracle) -> None:
     assert_as_released(reverted)
     assert "not patched" in patchkit("status", "--target", "vllm", "--root", reverted.tree).said
-    again = reverted.generate(oracle.run("llama", VLLM_QK_SCALE="0.5"))
+    again = reverted.generate(oracle.run("llama"))
     assert again.facts["version"] == "dev"
     assert_same(again.outputs[0], oracle.outputs["llama", 1.0])

@@ -115,6 +115,10 @@ def receipt_between(old: Tree, new: Tree, patches: Mapping[str, bytes] | None = 
     )
 
 
+CONFIGURATION = {".config": b"CONFIG_A=y\n", "autoconf.h": b"#define CONFIG_A 1\n"}
+"""Files of the state directory that show a configuration: they come and go with the receipt."""
+
+
 def applying(old: Tree, new: Tree, patches: Mapping[str, bytes] | None = None) -> dict[str, Any]:
     """Return commit's arguments for the first patches on a tree."""
     edits = edits_between(old, new)
@@ -123,6 +127,7 @@ def applying(old: Tree, new: Tree, patches: Mapping[str, bytes] | None = None) -
         "receipt": receipt_between(old, new, patches),
         "pristine": {edit.path: old[str(edit.path)].content for edit in edits if edit.before is not None},
         "patches": patches or {},
+        "generated": CONFIGURATION if patches else {},
     }
 
 
@@ -259,7 +264,7 @@ def kept(state: StateDirectory) -> dict[str, bytes]:
 
 def kept_when_applied() -> dict[str, bytes]:
     copies = {f"pristine/{path}": content for path, content in applying(BEFORE, AFTER)["pristine"].items()}
-    return {**copies, **{f"patches/{sha256}": raw for sha256, raw in PATCHES.items()}}
+    return {**copies, **{f"patches/{sha256}": raw for sha256, raw in PATCHES.items()}, **CONFIGURATION}
 
 
 def _difference(standing: Tree, *wanted: Tree) -> str:

@@ -1,0 +1,93 @@
+"""`patchkit config set`: another configuration for a patched tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from patchkit.cli.options import (
+    Choice,
+    json_option,
+    make_request,
+    select_tree,
+    source_date_epoch,
+    timestamp,
+    tree_options,
+)
+from patchkit.cli.show import edit_words, plan_document, show_plan
+from patchkit.cli.toggling import toggle_options
+from patchkit.errors import ExitStatus, UsageError
+from patchkit.output import Output
+from patchkit.reconfigure import Change, Reconfigured, reconfigure
+from patchkit.session import open_session
+
+
+@click.command("set", short_help="Change the configuration of a patched tree.")
+@click.argument("assignments", nargs=-1, metavar="CONFIG_X=VALUE...")
+@tree_options
+@toggle_options
+@json_option
+def command(*, assignments: tuple[str, ...], choice: Choice, asked: dict[str, Any], output: Output) -> int:
+    """Change settings of the series that are applied, in one transaction, and show all symbols that change with them.
+
+    Only files of patches whose gate changes are written, and the constants that patched code reads. A setting that
+    cannot be as asked for changes nothing. A tree that is not patched has no configuration: give --set to `apply`.
+
+    \b
+    Examples:
+      patchkit config set CONFIG_QK_SCALE=y CONFIG_QK_SCALE_VALUE=0.5 --target vllm
+      patchkit config set CONFIG_X=n --root ./site-packages --patches ./patches
+    """
+    if not assignments and not asked["config"] and not asked["settings"]:
+        raise UsageError("nothing to set", hint="as in: patchkit config set CONFIG_X=y --target vllm")
+    request = make_request({**asked, "settings": (*asked["settings"], *assignments)})
+    tree = select_tree(choice, output)
+    epoch = source_date_epoch()
+    output.acting = True
+    with open_session(tree, write=True, say=output.note) as session:
+        done = reconfigure(session, request, now=timestamp(epoch), epoch=epoch)
+    status = ExitStatus.REFUSED if done.result.plan.refused else ExitStatus.DONE
+    if output.machine:
+        output.document(_document(done, status))
+    else:
+        show_change(done, output)
+    return status
+
+
+def show_change(done: Reconfigured, output: Output) -> None:
+    """Write which symbols changed, and how many files."""
+    plan = done.result.plan
+    if plan.refused:
+        show_plan(plan, output)
+    for warning in (*plan.warnings, *done.result.warnings):
+        output.note(f"warning: {warning}", style="doubt")
+    for change in done.changes:
+        output.line(_words(change))
+    for symbol in done.rebuild:
+        output.line(f"CONFIG_{symbol}: rebuild: required", style="doubt")
+    if plan.refused:
+        output.line("refused: nothing was written", style="bad")
+    elif not done.result.changed:
+        output.line("nothing to do", style="good")
+    else:
+        output.line(f"set: {edit_words(plan)} changed", style="good")
+        output.line("processes that run keep the old values until they are started again")
+
+
+def _words(change: Change) -> str:
+    return (
+        f"CONFIG_{change.symbol}: {change.before or '(no value)'} -> {change.after or '(no value)'}  ({change.origin})"
+    )
+
+
+def _document(done: Reconfigured, status: int) -> dict[str, object]:
+    changed = [
+        {"symbol": one.symbol, "before": one.before, "after": one.after, "origin": one.origin} for one in done.changes
+    ]
+    return {
+        **plan_document(done.result.plan, status=status),
+        "changed": done.result.changed,
+        "changes": changed,
+        "rebuild": list(done.rebuild),
+    }

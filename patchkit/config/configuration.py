@@ -1,0 +1,85 @@
+"""A resolved configuration: every symbol with its value, and where each value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.record import dataclass
+
+KEPT = "set before"
+"""The origin of a setting that was given to an earlier apply, and stands in the receipt."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Value:
+    """A symbol (without CONFIG_) and what it is: `y` or `n` for BOOL, decimal or 0x digits, the text of a STRING.
+
+    `text` is "" for a number or a string whose dependencies are not met and for one without a value.
+    """
+
+    symbol: str
+    kind: ValueKind
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """What all symbols came to. `values` are sorted by symbol; `origins` names for each, in the same order, where its
+    value comes from: `prod.config:3`, `--set`, `set before`, `default`, `selected by X`, `depends on X`.
+    """
+
+    values: tuple[Value, ...]
+    origins: tuple[str, ...]
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols, without CONFIG_."""
+        return frozenset(value.symbol for value in self.values)
+
+    def is_on(self, symbol: str) -> bool:
+        """Tell whether a bool is y; a symbol that there is not is off."""
+        return any(one.symbol == symbol and one.kind is ValueKind.BOOL and one.text == "y" for one in self.values)
+
+    def assignments(self) -> Mapping[str, Assignment]:
+        """Return the values as assignments: what a .config that holds all of them would say."""
+        return {
+            value.symbol: Assignment(symbol=value.symbol, value=value.text, kind=value.kind, origin=origin)
+            for value, origin in zip(self.values, self.origins, strict=True)
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """Something wrong with a configuration or a Kconfig. `place` is `file:line` or an option; `why` may have lines."""
+
+    place: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What symbols are for in one series: `gates` are the patches that each switches, `read` the symbols whose
+    CONFIG_ name stands in an added line, `rebuild` those that change sources which have to be compiled.
+    """
+
+    gates: Mapping[str, tuple[str, ...]]
+    read: frozenset[str]
+    rebuild: frozenset[str]
+
+
+NO_USAGE = Usage(gates={}, read=frozenset(), rebuild=frozenset())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolution:
+    """What requests came to: the configuration, and everything that did not become what was asked for.
+
+    `requests` are those that count, one a symbol. `warnings` tell of settings kept from before that mean nothing now.
+    """
+
+    configuration: Configuration
+    requests: Mapping[str, Assignment]
+    faults: tuple[Fault, ...]
+    warnings: tuple[str, ...]

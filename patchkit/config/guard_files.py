@@ -1,0 +1,257 @@
+"""A file that several patches change, some of them switched by guards: one text for all settings, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from patchkit.config.guard_c import CText, fold_c, guard_c_variants
+from patchkit.config.guard_compose import Composed, Refusal, compose_guards
+from patchkit.config.guard_constants import (
+    constants_import,
+    import_place,
+    imported_constants,
+    named_constants,
+    used_constants,
+    values_mark,
+)
+from patchkit.config.guard_edit import GuardEdit, Level, spliced
+from patchkit.config.guard_fold import Check, Mismatch, Plain, Verdict, check_source, settings
+from patchkit.config.guard_python import guard_variants
+from patchkit.config.guard_replay import Replay, record_changes
+from patchkit.config.guard_source import BOM, Source, UnguardableError, first_line, parse_source, read_lines, vary
+from patchkit.diff.compare import Block
+from patchkit.record import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardStep:
+    """A patch's work on a file: the whole content after it. `symbol` is "" where no guard switches it."""
+
+    symbol: str
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardedRegion:
+    """A guard, or several that meet: `line` is the 1-based line of the file with all toggles off."""
+
+    symbols: tuple[str, ...]
+    line: int
+    level: Level
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardedFile:
+    """What became of a file. `content` is None when there are refusals: select has to switch it.
+
+    `symbols` are those whose constants it imports; `levels` the
+    coarsest that each has by itself; `compared` is the number of settings that were verified.
+    """
+
+    content: bytes | None
+    regions: tuple[GuardedRegion, ...]
+    refusals: tuple[Refusal, ...]
+    symbols: tuple[str, ...]
+    levels: tuple[tuple[str, Level], ...]
+    compared: int
+
+
+class PythonGround:
+    """A Python file with all toggles off."""
+
+    __slots__ = ("lines", "source")
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self.source = parse_source(lines)
+
+    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
+        """See guard_variants."""
+        return guard_variants(self.source, vary(self.source, lines), symbol)
+
+    def part(self, start: int, end: int) -> range:
+        """Return the lines of the statements of the module that some lines touch."""
+        starts = [first_line(statement) - 1 for statement in self.source.body]
+        above = [line for line in starts if line < start]
+        below = [line for line in starts if line > end]
+        return range(above[-1] if above else 0, below[0] if below else len(self.lines))
+
+
+class CGround:
+    """A C, C++ or CUDA file with all toggles off."""
+
+    __slots__ = ("lines", "text")
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self.text = CText(lines)
+
+    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
+        """See guard_c_variants."""
+        return guard_c_variants(self.text, lines, symbol)
+
+    def part(self, start: int, end: int) -> range:  # noqa: ARG002 -- a directive may stand anywhere above
+        """Return the whole file."""
+        return range(len(self.lines))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """On what terms files are guarded.
+
+    The constants of Python are imported from `module`; `needs` names the symbols that a symbol can only be on with;
+    `values` are those that marks are made of; `constants` are all symbols there are, whose constants are imported too
+    where a patch reads them by itself. `seed` chooses the random settings that are verified.
+    """
+
+    module: str
+    needs: Mapping[str, frozenset[str]]
+    values: Mapping[str, str]
+    constants: frozenset[str] = frozenset()
+    seed: int = 0
+
+
+def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
+    """Return a Python file that holds every variant that the steps' symbols can make, verified by folding."""
+    symbols = _symbols(steps)
+    try:
+        replay = _replay(base, steps)
+        ground: list[PythonGround] = []
+
+        def read(lines: list[bytes]) -> PythonGround:
+            ground.append(PythonGround(lines))
+            return ground[-1]
+
+        composed = compose_guards(replay, symbols, terms.needs, read)
+        if composed.refusals:
+            return _refused(composed.refusals)
+        source = ground[0].source
+        edits = _with_constants(source, composed, replay, symbols, terms)
+    except UnguardableError as error:
+        return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
+    content = b"".join(spliced(source.lines, edits))
+    check = Check(symbols=symbols, module=terms.module, needs=terms.needs, seed=terms.seed)
+    verdict = check_source(source, content, _plain(replay), check, _blocks(edits))
+    if verdict.mismatches:
+        return _refused(_wrong(verdict))
+    bom = BOM if base.startswith(BOM) else b""
+    return GuardedFile(
+        content=bom + content,
+        regions=_regions(composed),
+        refusals=(),
+        symbols=imported_constants(content),
+        levels=composed.levels,
+        compared=verdict.compared,
+    )
+
+
+def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
+    """Return a C, C++ or CUDA file that holds every variant, verified by folding its directives to the exact lines.
+
+    It includes nothing: whoever writes it includes autoconf.h where CONFIG_ names stand.
+    """
+    symbols = _symbols(steps)
+    try:
+        replay = _replay(base, steps)
+        composed = compose_guards(replay, symbols, terms.needs, CGround)
+        if composed.refusals:
+            return _refused(composed.refusals)
+        lines = spliced(composed.lines, composed.edits)
+        verdict = _check_c(lines, replay, symbols, terms)
+    except UnguardableError as error:
+        return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
+    if verdict.mismatches:
+        return _refused(_wrong(verdict))
+    return GuardedFile(
+        content=(BOM if base.startswith(BOM) else b"") + b"".join(lines),
+        regions=_regions(composed),
+        refusals=(),
+        symbols=symbols,
+        levels=composed.levels,
+        compared=verdict.compared,
+    )
+
+
+def _check_c(lines: list[bytes], replay: Replay, symbols: tuple[str, ...], terms: Terms) -> Verdict:
+    """Compare the lines that every setting leaves with those of plain patching."""
+    compared, wrong = 0, []
+    for chosen in settings(symbols, halves=4, seed=terms.seed, needs=terms.needs):
+        plain = replay.lines(chosen)
+        if plain is None:
+            continue
+        compared += 1
+        folded = fold_c(lines, {symbol: symbol in chosen for symbol in symbols})
+        if folded != plain:
+            line = next((n for n, (a, b) in enumerate(zip(folded, plain, strict=False), 1) if a != b), 0)
+            wrong.append(Mismatch(switched_on=tuple(sorted(chosen)), line=line, reason="differs from plain patching"))
+    return Verdict(compared=compared, mismatches=tuple(wrong))
+
+
+def _symbols(steps: Sequence[GuardStep]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(step.symbol for step in steps if step.symbol))
+
+
+def _wrong(verdict: Verdict) -> tuple[Refusal, ...]:
+    return tuple(Refusal(symbols=one.switched_on, line=one.line, reason=one.reason) for one in verdict.mismatches)
+
+
+def _with_constants(
+    source: Source, composed: Composed, replay: Replay, symbols: tuple[str, ...], terms: Terms
+) -> list[GuardEdit]:
+    """Return the edits with the one that imports the constants: those of guards, and those patches use."""
+    known = {*terms.constants, *symbols}
+    used = tuple(sorted({symbol for edit in composed.edits for symbol in edit.symbols}))
+    if named_constants(replay.lines(frozenset(symbols)) or source.lines, known):
+        used = used_constants(parse_source(spliced(source.lines, composed.edits)), known)
+    if not used:
+        return list(composed.edits)
+    place = import_place(source)
+    added = constants_import(source, used, module=terms.module, mark=values_mark(terms.values, used))
+    edit = GuardEdit(start=place, end=place, level=Level.STATEMENT, lines=(added,), reason="", symbols=used)
+    return [edit, *composed.edits]
+
+
+def _blocks(edits: Sequence[GuardEdit]) -> list[Block]:
+    """Return where the edits lie in the base and in the guarded file; those that touch are one block."""
+    blocks: list[Block] = []
+    grown = 0
+    for edit in edits:
+        start = edit.start + grown
+        block = Block(edit.start, edit.end, start, start + len(edit.lines))
+        grown += len(edit.lines) - (edit.end - edit.start)
+        if blocks and blocks[-1].old_end == block.old_start:
+            block = Block(blocks[-1].old_start, block.old_end, blocks[-1].new_start, block.new_end)
+            blocks.pop()
+        blocks.append(block)
+    return blocks
+
+
+def _replay(base: bytes, steps: Sequence[GuardStep]) -> Replay:
+    recorded = record_changes(read_lines(base), [(step.symbol, read_lines(step.content)) for step in steps])
+    replay = recorded.grounded()
+    if replay is None:
+        culprit = recorded.culprit(frozenset())
+        owners = recorded.owners(culprit) if culprit else ()
+        names = ", ".join(f"CONFIG_{symbol}" for symbol in owners if symbol)
+        raise UnguardableError(f"a patch that no guard switches edits lines of {names or 'one that is not'}")
+    return replay
+
+
+def _plain(replay: Replay) -> Plain:
+    def plain(symbols: frozenset[str]) -> bytes | None:
+        lines = replay.lines(symbols)
+        return None if lines is None else b"".join(lines)
+
+    return plain
+
+
+def _regions(composed: Composed) -> tuple[GuardedRegion, ...]:
+    return tuple(
+        GuardedRegion(symbols=edit.symbols, line=edit.start + 1, level=edit.level, reason=edit.reason)
+        for edit in composed.edits
+    )
+
+
+def _refused(refusals: tuple[Refusal, ...]) -> GuardedFile:
+    return GuardedFile(content=None, regions=(), refusals=refusals, symbols=(), levels=(), compared=0)

@@ -1,0 +1,60 @@
+"""A release's version in Kconfig expressions: `VLLM_VERSION >= 0.8.0` compares as PEP 440 orders versions."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+
+class Release(str):
+    """A version that kconfiglib compares with `<` and `>` as if it were any text; the other side is a version too.
+
+    Local parts (`+cpu`) count only where the other side has one. An unknown version ("") comes before all others.
+    """
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        """Tell whether this version comes before the other."""
+        return _order(self, other) < 0
+
+    def __gt__(self, other: str) -> bool:
+        """Tell whether this version comes after the other."""
+        return _order(self, other) > 0
+
+
+def is_version(text: str) -> bool:
+    """Tell whether PEP 440 knows the text as a version."""
+    return _parsed(str(text)) is not None
+
+
+def _order(one: str, other: str) -> int:
+    mine, theirs = _parsed(str(one)), _parsed(str(other))
+    if mine is None or theirs is None:
+        return (mine is not None) - (theirs is not None)
+    (public, local), (their_public, their_local) = mine, theirs
+    if local is None or their_local is None or public != their_public:
+        return (public > their_public) - (public < their_public)
+    whole, their_whole = _whole(str(one)), _whole(str(other))
+    return (whole > their_whole) - (whole < their_whole)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[Version, str | None] | None:
+    """Return a version without its local part, and that part; None for what is no version."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        return None
+    return Version(version.public), version.local
+
+
+def _whole(text: str) -> Version:
+    from packaging.version import Version
+
+    return Version(text)

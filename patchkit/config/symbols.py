@@ -1,0 +1,208 @@
+"""Requests set on a Kconfig, and what every symbol comes to: nothing that was asked for gets lost in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import kconfiglib as library
+
+from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
+from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.config.kconfig import GIVEN, Menu
+from patchkit.config.selects import unmet_selects
+from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
+
+COMMAND_LINE = "--set"
+_KINDS = {
+    library.BOOL: ValueKind.BOOL,
+    library.INT: ValueKind.INT,
+    library.HEX: ValueKind.HEX,
+    library.STRING: ValueKind.STRING,
+}
+_EXPECTED = {
+    library.BOOL: "y or n",
+    library.INT: "a whole number",
+    library.HEX: "a number such as 0x1f",
+    library.STRING: 'a text in double quotes, as in CONFIG_S="text"',
+}
+
+
+def resolve(menu: Menu, assignments: Sequence[Assignment], usage: Usage) -> Resolution:
+    """Set what is asked for, in order (the last of a symbol counts), and compare it with what becomes of it.
+
+    All faults are found at once, those of the Kconfig among them. What was set before yields to what is set now: the
+    value of a toggle that is switched off waits for it to come back. The menu keeps the values that were set.
+    """
+    standing = {symbol.name: symbol.str_value for symbol in menu.kconf.unique_defined_syms}
+    asked = {one.symbol: one for one in assignments}
+    faults = [*menu.faults, *_duplicates(assignments)]
+    warnings = []
+    requests: dict[str, Assignment] = {}
+    for one in asked.values():
+        fault = _set(menu, one)
+        if fault is None and one.value != standing[one.symbol]:
+            fault = _without_effect(menu, one, usage)
+        if fault is not None and one.origin == KEPT:
+            warnings.append(f"CONFIG_{one.symbol}={one.value}, set before, is left out: {fault.what}")
+            if one.symbol in menu.kconf.syms:
+                menu.kconf.syms[one.symbol].unset_value()
+            continue
+        requests[one.symbol] = one
+        faults += [fault] if fault is not None else []
+    faults += _not_become(menu, requests)
+    warnings += _given_way(menu, requests)
+    faults += unmet_selects(menu, requests)
+    return Resolution(
+        configuration=read_configuration(menu, requests),
+        requests=dict(sorted(requests.items())),
+        faults=tuple(sorted(faults, key=_by_place)),
+        warnings=tuple(warnings),
+    )
+
+
+def _by_place(fault: Fault) -> tuple[str, int]:
+    file, _, line = fault.place.rpartition(":")
+    return (file, int(line)) if line.isdigit() else (fault.place, 0)
+
+
+def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Configuration:
+    """Return what every symbol is now."""
+    symbols = sorted(symbols_of(menu), key=lambda symbol: str(symbol.name))
+    return Configuration(
+        values=tuple(
+            Value(symbol=symbol.name, kind=_KINDS[symbol.orig_type], text=_normal(symbol)) for symbol in symbols
+        ),
+        origins=tuple(_origin(symbol, requests) for symbol in symbols),
+    )
+
+
+def _normal(symbol: Any) -> str:
+    """Return a value as every reader takes it: C reads 010 as 8, and 1f not at all."""
+    text = str(symbol.str_value)
+    if symbol.orig_type == library.INT and text:
+        return str(int(text))
+    return f"0x{text}" if symbol.orig_type == library.HEX and text and text[:2] not in ("0x", "0X") else text
+
+
+def symbols_of(menu: Menu) -> tuple[Any, ...]:
+    """Return the symbols that a Kconfig defines with a type, in its order; and gates that only patches name."""
+    return tuple(
+        symbol
+        for symbol in menu.kconf.unique_defined_syms
+        if symbol.orig_type in _KINDS and symbol.name not in menu.given
+    )
+
+
+def symbols_in_use(menu: Menu, usage: Usage) -> frozenset[str]:
+    """Return the symbols that do something: they gate a patch, are read, decide about others, or are their choice."""
+    used = {*usage.gates, *usage.read}
+    for node in menu.kconf.node_iter():
+        own = node.item if isinstance(node.item, library.Symbol) else None
+        used.update(one.name for one in node.referenced if one is not own and one.name)
+        if own is not None and own.selects:
+            used.add(own.name)
+    for choice in menu.kconf.unique_choices:
+        names = {member.name for member in choice.syms}
+        used |= names if names & used else set()
+    return frozenset(used)
+
+
+def _duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
+    first: dict[tuple[str, str], Assignment] = {}
+    for one in assignments:
+        file, _, line = one.origin.rpartition(":")
+        if not file or not line.isdigit():
+            continue
+        known = first.setdefault((file, one.symbol), one)
+        if known is not one:
+            why = f"{known.origin} says CONFIG_{known.symbol}={known.value}; drop one of the two lines"
+            yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
+
+
+def _set(menu: Menu, one: Assignment) -> Fault | None:
+    """Give the symbol the value; a fault when there is no such symbol, or the value is not of its type."""
+    symbol = menu.kconf.syms.get(one.symbol)
+    what = f"CONFIG_{one.symbol}={one.value}"
+    if symbol is None or not symbol.nodes or symbol.orig_type not in _KINDS:
+        return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
+    if one.symbol in menu.given:
+        return Fault(place=one.origin, what=f"{what}: it is given by the engine's release", why="leave it out")
+    if not _fits(symbol.orig_type, one) or not symbol.set_value(one.value):
+        why = f"{place_of(symbol)}: expected {_EXPECTED[symbol.orig_type]}"
+        return Fault(place=one.origin, what=f"{what}: not a value of this symbol", why=why)
+    if symbol.choice and one.value == "y":
+        symbol.choice.set_value(2)
+    return None
+
+
+def _fits(kind: int, one: Assignment) -> bool:
+    """Tell whether a value is written as the type wants it; a command line has no quotes, and a receipt none either."""
+    if kind == library.STRING:
+        return one.kind is ValueKind.STRING or one.origin in (KEPT, COMMAND_LINE)
+    if kind == library.HEX:
+        return one.kind in (ValueKind.HEX, ValueKind.INT)
+    return one.kind is _KINDS[kind]
+
+
+def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:
+    if one.symbol in symbols_in_use(menu, usage):
+        return None
+    why = f"gates that do: {', '.join(f'CONFIG_{gate}' for gate in sorted(usage.gates)) or 'none'}"
+    what = f"CONFIG_{one.symbol}={one.value} gates nothing in this series, and nothing reads it"
+    return Fault(place=one.origin, what=what, why=why)
+
+
+def near_names(menu: Menu, name: str) -> str:
+    """Say which symbols are called almost so, or which there are."""
+    from difflib import get_close_matches
+
+    names = [str(symbol.name) for symbol in symbols_of(menu)]
+    found = get_close_matches(name, names, 2)
+    if found:
+        return f"did you mean {' or '.join(f'CONFIG_{one}' for one in found)}?"
+    return f"there are: {', '.join(f'CONFIG_{one}' for one in sorted(names)) or 'none'}"
+
+
+def _not_become(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[Fault]:
+    for one, symbol in _lost(menu, requests):
+        if one.origin != KEPT:
+            is_now = symbol.str_value or "without a value"
+            lines = [line for block in blocks_of(symbol, one.value) for line in words_of(block)]
+            what = f"CONFIG_{one.symbol}={one.value} is not what comes of it: it is {is_now}"
+            yield Fault(place=one.origin, what=what, why="\n".join(lines))
+
+
+def _given_way(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[str]:
+    for one, symbol in _lost(menu, requests):
+        if one.origin == KEPT and is_bool(symbol):
+            lines = [line.strip() for block in blocks_of(symbol, one.value) for line in words_of(block)]
+            yield f"CONFIG_{one.symbol}={one.value}, set before, gives way: {'; '.join(lines)}"
+
+
+def _lost(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[tuple[Assignment, Any]]:
+    """Yield the requests that are valid in themselves and not what their symbols are."""
+    for one in requests.values():
+        symbol = menu.kconf.syms.get(one.symbol)
+        if symbol is not None and symbol.nodes and symbol.user_value is not None and not _is_as_asked(symbol, one):
+            yield one, symbol
+
+
+def _is_as_asked(symbol: Any, one: Assignment) -> bool:
+    if symbol.orig_type in (library.INT, library.HEX) and symbol.str_value:
+        base = 10 if symbol.orig_type == library.INT else 16
+        return int(symbol.str_value, base) == int(one.value, base)
+    return bool(symbol.str_value == one.value)
+
+
+def _origin(symbol: Any, requests: Mapping[str, Assignment]) -> str:
+    request = requests.get(symbol.name)
+    if request is not None and symbol.user_value is not None and _is_as_asked(symbol, request):
+        return request.origin
+    forced = selectors(symbol)
+    if forced:
+        return f"selected by {', '.join(forced)}"
+    unmet = first_block(symbol)
+    if unmet:
+        return unmet
+    return "default" if symbol.nodes[0].filename != GIVEN else "not set"

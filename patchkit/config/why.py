@@ -1,0 +1,210 @@
+"""Why a symbol is what it is: the terms that block it, with their values now; who selects it; what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import kconfiglib as library
+
+from patchkit.config.configuration import Usage
+from patchkit.config.dotconfig import Assignment
+from patchkit.config.kconfig import GIVEN, Menu
+from patchkit.record import dataclass
+
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """A reason why a symbol is not what was asked for. `term` says it; `inner` says why the term is as it is.
+
+    `values` are the symbols of the term with what they are: `VLLM_VERSION=0.6.3`. `is_dependency`: a `depends on`.
+    """
+
+    term: str
+    values: tuple[str, ...]
+    is_dependency: bool
+    inner: tuple[Block, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """All that is known about a symbol. `requested` is (value, origin) or None; `advice` are settings to type."""
+
+    symbol: str
+    value: str
+    place: str
+    prompt: str
+    help: str
+    requested: tuple[str, str] | None
+    blocks: tuple[Block, ...]
+    forced: tuple[str, ...]
+    gates: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Usage) -> Explanation | None:
+    """Explain a symbol as the menu has it now; None when there is no such symbol."""
+    symbol = menu.kconf.syms.get(name)
+    if symbol is None or not symbol.nodes:
+        return None
+    request = requests.get(name)
+    wanted = request.value if request is not None else "y"
+    is_there = symbol.str_value == wanted or (request is None and symbol.visibility and not is_bool(symbol))
+    blocks = () if is_there else blocks_of(symbol, wanted)
+    node = symbol.nodes[0]
+    return Explanation(
+        symbol=name,
+        value=str(symbol.str_value),
+        place=place_of(symbol),
+        prompt=prompt_of(symbol),
+        help=node.help or "",
+        requested=None if request is None else (request.value, request.origin),
+        blocks=blocks,
+        forced=selectors(symbol),
+        gates=usage.gates.get(name, ()),
+        advice=tuple(dict.fromkeys(_advice(symbol, wanted, ()))) if blocks else (),
+    )
+
+
+def is_bool(symbol: Any) -> bool:
+    """Tell whether a symbol is y or n."""
+    return bool(symbol.orig_type == library.BOOL)
+
+
+def blocks_of(symbol: Any, wanted: str, seen: tuple[Any, ...] = ()) -> tuple[Block, ...]:
+    """Return why a symbol does not become `wanted`; `seen` are the symbols above it, which are not gone into again."""
+    if is_bool(symbol) and wanted == "n":
+        return tuple(_held_up(symbol))
+    unmet = tuple(_unmet(symbol.direct_dep, "depends on ", (*seen, symbol), is_dependency=True))
+    if unmet:
+        return unmet
+    if not any(node.prompt for node in symbol.nodes):
+        return (_plain(f"it has no prompt: others decide about it ({place_of(symbol)})"),)
+    if not symbol.visibility and symbol.choice:
+        return (_plain("its choice is not offered"),)
+    if not symbol.visibility:
+        prompts = (node.prompt[1] for node in symbol.nodes if node.prompt)
+        return tuple(
+            block for shown in prompts for block in _unmet(shown, "is offered only if ", seen, is_dependency=False)
+        )
+    if symbol.choice and symbol.choice.selection is not symbol:
+        return (_plain(f"its choice has room for one: {symbol.choice.selection.name} is chosen"),)
+    return tuple(_ranges(symbol))
+
+
+def first_block(symbol: Any) -> str:
+    """Return the first term of a symbol's dependencies that is not met, in words; "" when all are."""
+    terms = (term for term in library.split_expr(symbol.direct_dep, library.AND) if not library.expr_value(term))
+    return next((f"depends on {library.expr_str(term)}, which is n" for term in terms), "")
+
+
+def words_of(block: Block, depth: int = 0) -> Iterator[str]:
+    """Yield a block as lines, inner ones indented."""
+    values = f" ({', '.join(block.values)})" if block.values else ""
+    yield f"{'  ' * depth}{block.term}{values}"
+    for inner in block.inner:
+        yield from words_of(inner, depth + 1)
+
+
+def selectors(symbol: Any) -> tuple[str, ...]:
+    """Return the symbols that select this one now."""
+    terms = library.split_expr(symbol.rev_dep, library.OR)
+    return tuple(str(library.split_expr(term, library.AND)[0].name) for term in terms if library.expr_value(term))
+
+
+def prompt_of(symbol: Any) -> str:
+    """Return the words under which a symbol is offered, "" where it is not."""
+    prompts = [node.prompt[0] for node in symbol.nodes if node.prompt and node.filename != GIVEN]
+    return str(prompts[0]) if prompts else ""
+
+
+def place_of(symbol: Any) -> str:
+    """Return the `file:line` where a symbol is defined."""
+    node = symbol.nodes[0]
+    return "a patch's Config trailer" if node.filename == GIVEN else f"{node.filename}:{node.linenr}"
+
+
+def _plain(text: str) -> Block:
+    return Block(term=text, values=(), is_dependency=False, inner=())
+
+
+def _unmet(expression: Any, words: str, seen: tuple[Any, ...], *, is_dependency: bool) -> Iterator[Block]:
+    """Yield the terms that are n; a symbol in them that is n itself is gone into, each once."""
+    gone_into = set(seen)
+    for term in library.split_expr(expression, library.AND):
+        if library.expr_value(term):
+            continue
+        named = _symbols_in(term)
+        deeper: list[Any] = []
+        if len(seen) < _DEEPEST and not _is_negated(term):
+            deeper = [one for one in named if one not in gone_into and is_bool(one) and not library.expr_value(one)]
+        gone_into.update(deeper)
+        inner = [block for one in deeper for block in blocks_of(one, "y", tuple(gone_into))]
+        yield Block(
+            term=f"{words}{library.expr_str(term)}, which is n",
+            values=tuple(f"{one.name}={value_of(one)}" for one in named),
+            is_dependency=is_dependency,
+            inner=tuple(block for block in inner if block.is_dependency),
+        )
+
+
+def value_of(symbol: Any) -> str:
+    """Return a symbol's value, `unknown` for none."""
+    return str(symbol.str_value) or "unknown"
+
+
+def _is_negated(term: Any) -> bool:
+    return isinstance(term, tuple) and term[0] == library.NOT
+
+
+def _symbols_in(expression: Any) -> list[Any]:
+    found = {one for one in library.expr_items(expression) if isinstance(one, library.Symbol)}
+    return sorted((one for one in found if one.nodes and not one.is_constant), key=lambda one: str(one.name))
+
+
+def _held_up(symbol: Any) -> Iterator[Block]:
+    for term in library.split_expr(symbol.rev_dep, library.OR):
+        if library.expr_value(term):
+            selecting = library.split_expr(term, library.AND)[0]
+            yield _plain(f"selected by {selecting.name}, {place_of(selecting)}")
+    if symbol.choice and symbol.choice.selection is symbol:
+        yield _plain("its choice needs one, and this is what it takes: choose another")
+    elif not any(node.prompt for node in symbol.nodes):
+        yield _plain(f"it has no prompt: its default decides ({place_of(symbol)})")
+
+
+def _ranges(symbol: Any) -> Iterator[Block]:
+    for low, high, condition in symbol.ranges:
+        if library.expr_value(condition):
+            yield _plain(f"range is {low.str_value} to {high.str_value}")
+            return
+
+
+def _advice(symbol: Any, wanted: str, above: tuple[Any, ...]) -> Iterator[str]:
+    """Yield the settings that together give the symbol its value, as far as settings can."""
+    if symbol in above or len(above) > _DEEPEST:
+        return
+    if is_bool(symbol) and wanted == "n":
+        for term in library.split_expr(symbol.rev_dep, library.OR):
+            if library.expr_value(term):
+                yield from _advice(library.split_expr(term, library.AND)[0], "n", (*above, symbol))
+    else:
+        for term in library.split_expr(symbol.direct_dep, library.AND):
+            if not library.expr_value(term):
+                yield from _advice_for_term(term, (*above, symbol))
+    if any(node.prompt for node in symbol.nodes):
+        yield f"CONFIG_{symbol.name}={wanted}"
+
+
+def _advice_for_term(term: Any, above: tuple[Any, ...]) -> Iterator[str]:
+    if _is_negated(term) and isinstance(term[1], library.Symbol):
+        yield from _advice(term[1], "n", above)
+    elif isinstance(term, library.Symbol) and is_bool(term):
+        yield from _advice(term, "y", above)
+    elif isinstance(term, tuple) and term[0] == library.OR:
+        yield from _advice_for_term(library.split_expr(term, library.OR)[0], above)
+    elif isinstance(term, tuple) and term[0] == library.AND:
+        for part in library.split_expr(term, library.AND):
+            yield from _advice_for_term(part, above)

@@ -1,0 +1,137 @@
+"""Which patches of a series edit lines of another: those need it, and a toggle that takes it out takes them along.
+
+Every patch is cut on top of those before it. A hunk needs an earlier patch when lines of that patch stand in it, as
+context or to be removed, or when it changes something directly beside them: an insertion between two lines that touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from patchkit.diff.model import Change, FilePatch, Hunk, Patch
+from patchkit.record import dataclass, replace
+from patchkit.strip import strip_name
+
+_END = 1 << 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Editing:
+    """A hunk (`line_number` is its line in the patch) of one patch, by place in the series, on lines of `other`."""
+
+    patch: int
+    other: int
+    path: str
+    line_number: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Owned:
+    """Lines from `start` up to `end` (counted from 0) that a patch made; empty where it only removed some."""
+
+    start: int
+    end: int
+    patch: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    """Lines from `start` up to `end` that a hunk replaces by `added` lines."""
+
+    start: int
+    end: int
+    added: int
+
+
+def find_edits(patches: Sequence[tuple[Patch, int]]) -> Iterator[Editing]:
+    """Yield what edits lines of an earlier patch, each pair of patches once a file; a patch comes with its -p level."""
+    owned: dict[str, list[_Owned]] = {}
+    for number, (patch, level) in enumerate(patches):
+        for file in patch.files:
+            old, new = _path(file.old_name, level), _path(file.new_name, level)
+            standing = owned.get(old or new, [])
+            yield from _edits_in(file, standing, number, old or new)
+            after = _after(file, standing, number)
+            if file.change is not Change.COPY and old:
+                owned.pop(old, None)
+            owned[new or old] = after
+
+
+def _path(name: str | None, level: int) -> str:
+    split = strip_name(name, level) if name is not None else None
+    return split[1] if split is not None else ""
+
+
+def _edits_in(file: FilePatch, standing: Sequence[_Owned], number: int, path: str) -> Iterator[Editing]:
+    seen: set[int] = set()
+    if file.change in (Change.DELETE, Change.RENAME) or file.binary is not None:
+        for one in standing:
+            seen.add(one.patch)
+        yield from (Editing(patch=number, other=other, path=path, line_number=file.line_number) for other in seen)
+        return
+    for hunk in file.hunks:
+        for one in standing:
+            if one.patch not in seen and one.patch != number and _needs(hunk, one):
+                seen.add(one.patch)
+                yield Editing(patch=number, other=one.patch, path=path, line_number=hunk.line_number)
+
+
+def _needs(hunk: Hunk, one: _Owned) -> bool:
+    start, end = _first(hunk), _first(hunk) + hunk.old_count
+    if one.start < end and one.end > start and (one.start < one.end or one.start > start):
+        return True
+    return any(run.start <= one.end and run.end >= one.start for run in _runs(hunk))
+
+
+def _first(hunk: Hunk) -> int:
+    """Return the index of a hunk's first old line; without old lines the number names the line before."""
+    return hunk.old_start - 1 if hunk.old_count else hunk.old_start
+
+
+def _runs(hunk: Hunk) -> Iterator[_Run]:
+    at = start = _first(hunk)
+    added = 0
+    for line in (*hunk.lines, b" "):
+        kind = line[:1]
+        if kind == b"-":
+            at += 1
+        elif kind == b"+":
+            added += 1
+        elif kind != b"\\":
+            if at > start or added:
+                yield _Run(start=start, end=at, added=added)
+            at += 1
+            start, added = at, 0
+
+
+def _after(file: FilePatch, standing: Sequence[_Owned], number: int) -> list[_Owned]:
+    """Return whose the lines are when the patch is on."""
+    if file.change is Change.CREATE or file.binary is not None:
+        return [_Owned(start=0, end=_END, patch=number)]
+    runs = [run for hunk in file.hunks for run in _runs(hunk)]
+    moved = [replace(one, start=_shifted(one.start, runs), end=_shifted_end(one.end, runs)) for one in standing]
+    made = []
+    for place, run in enumerate(runs):
+        start = run.start + sum(before.added - (before.end - before.start) for before in runs[:place])
+        made.append(_Owned(start=start, end=start + run.added, patch=number))
+    return [*(one for one in moved if one.end >= one.start), *made]
+
+
+def _shifted(place: int, runs: Sequence[_Run]) -> int:
+    moved = place
+    for run in runs:
+        if run.end <= place:
+            moved += run.added - (run.end - run.start)
+        elif run.start < place:
+            moved += run.start - place + run.added
+    return moved
+
+
+def _shifted_end(place: int, runs: Sequence[_Run]) -> int:
+    moved = place
+    for run in runs:
+        if run.end <= place and run.start < place:
+            moved += run.added - (run.end - run.start)
+        elif run.start < place < run.end:
+            moved += run.start - place
+    return moved

@@ -1,0 +1,192 @@
+"""What is wrong with the toggles of a series: Kconfig, gates, names that code reads, patches that need others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from patchkit.archive import Artifact
+from patchkit.config.supply import named_symbols
+from patchkit.diff.model import FilePatch
+from patchkit.engine import find_engine
+from patchkit.errors import PatchkitError
+from patchkit.lint import Finding, Severity, release_of, unreadable
+from patchkit.locking import render_series
+from patchkit.pattern import compile_lazily
+from patchkit.record import replace
+from patchkit.series import PatchEntry, Series, available_series, read_series
+from patchkit.stacking import find_edits
+from patchkit.toggles import added_symbols, kconfig_files, read_toggles, usage_of
+
+if TYPE_CHECKING:
+    from patchkit.config.kconfig import Menu
+    from patchkit.toggles import Toggles
+
+_BINDS = compile_lazily(
+    rb"\bCONFIG_([A-Za-z0-9_]+)\b(?=[^\n]*(?<![=!<>])=(?!=))|#[ \t]*define[ \t]+CONFIG_([A-Za-z0-9_]+)"
+)
+
+
+def lint_toggles(series: Series) -> tuple[Finding, ...]:
+    """Check the toggles of a series by themselves: no release is looked at, all versions of the engine are."""
+    if not any(entry.trailers.config or b"CONFIG_" in entry.raw for entry in series.entries) and not kconfig_files(
+        series, series.engine
+    ):
+        return ()
+    tree = release_of(series, series.version)
+    try:
+        toggles = read_toggles(tree, [series], (), always=True)
+    except PatchkitError as error:
+        return (unreadable(error),)
+    if toggles is None:
+        return ()
+    findings = [_error(fault.place, f"{fault.what}\n{fault.why}".rstrip()) for fault in toggles.resolution.faults]
+    findings += _gates(series, toggles)
+    findings += _names(series, toggles)
+    findings += _unused(series, toggles)
+    findings += _unordered(series, toggles)
+    return tuple(findings)
+
+
+def lint_combinations(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
+    """Apply a series to a release with all toggles off, and with each alone (and what it needs): off means off."""
+    gates = sorted({entry.trailers.config for entry in series.entries} - {""})
+    if not gates:
+        return ()
+    try:
+        toggles = read_toggles(artifact.tree, [series], (), always=True)
+    except PatchkitError:
+        return ()  # said by lint_toggles
+    findings: list[Finding] = []
+    wanted = [frozenset[str]()] + [_closure(gate, gates, toggles) for gate in gates]
+    for on in dict.fromkeys(wanted):
+        if on != frozenset(gates):
+            findings += _combination(series, artifact, on)
+    return tuple(findings)
+
+
+def _combination(series: Series, artifact: Artifact, on: Collection[str]) -> Iterator[Finding]:
+    entries = tuple(entry for entry in series.entries if entry.trailers.config in ("", *on))
+    place = artifact.file or str(artifact.tree.root)
+    words = f"with {', '.join(f'CONFIG_{gate}' for gate in sorted(on)) or 'no toggle'} on alone, on {place}"
+    try:
+        rendered = render_series(series, artifact, entries)
+    except PatchkitError as error:
+        yield _error(str(series.directory), f"{words}: {error.what}\n{error.why}".rstrip())
+        return
+    for decision in rendered.refused:
+        yield _error(str(series.directory / decision.patch), f"{words}: {decision.outcome.value}: {decision.reason}")
+
+
+def _closure(gate: str, gates: Sequence[str], toggles: Toggles | None) -> frozenset[str]:
+    if toggles is None:
+        return frozenset({gate})
+    from patchkit.config.selects import implies
+
+    symbols = toggles.menu.kconf.syms
+    return frozenset(other for other in gates if other == gate or implies(symbols[gate], symbols[other]))
+
+
+def _gates(series: Series, toggles: Toggles) -> Iterator[Finding]:
+    """Where there is a Kconfig, it defines every gate, as a bool."""
+    if not kconfig_files(series, series.engine):
+        return
+    from patchkit.config.dotconfig import ValueKind
+    from patchkit.config.kconfig import GIVEN
+
+    kinds = {value.symbol: value.kind for value in toggles.resolution.configuration.values}
+    for entry in series.entries:
+        gate, place = entry.trailers.config, str(series.directory / entry.name)
+        if not gate:
+            continue
+        if gate not in kinds or toggles.menu.kconf.syms[gate].nodes[0].filename == GIVEN:
+            yield _error(place, f"`Config: {gate}`: the Kconfig does not define {gate}")
+        elif kinds[gate] is not ValueKind.BOOL:
+            yield _error(place, f"`Config: {gate}`: a gate is a bool, {gate} is a {kinds[gate].value}")
+
+
+def _names(series: Series, toggles: Toggles) -> Iterator[Finding]:
+    """Every CONFIG_ name that an added line reads is a symbol, or has another meaning in its file."""
+    known = toggles.resolution.configuration.symbols
+    for entry in series.entries:
+        for file in entry.patch.files if b"CONFIG_" in entry.raw else ():
+            foreign = _meant_otherwise(file)
+            for hunk in file.hunks:
+                for number, line in enumerate(hunk.lines, hunk.line_number + 1):
+                    named = named_symbols(line) if line[:1] == b"+" else frozenset()
+                    for name in sorted(named - known - foreign):
+                        what = f"CONFIG_{name} is read, and no Kconfig defines it"
+                        yield _error(f"{series.directory / entry.name}:{number}", what)
+
+
+def _meant_otherwise(file: FilePatch) -> frozenset[str]:
+    """Return names that the file had before, binds itself or imports from elsewhere."""
+    names: set[str] = set()
+    for hunk in file.hunks:
+        for line in hunk.lines:
+            if line[:1] in (b" ", b"-") or (b"import " in line and b"_patchkit" not in line):
+                names |= named_symbols(line)
+            else:
+                names |= {(match[1] or match[2]).decode() for match in _BINDS.finditer(line)}
+    return frozenset(names)
+
+
+def _unused(series: Series, toggles: Toggles) -> Iterator[Finding]:
+    """Every symbol does something in some release: it gates a patch, is read, or decides about others."""
+    from patchkit.config.symbols import symbols_in_use, symbols_of
+    from patchkit.config.why import place_of
+
+    usage = toggles.usage
+    read, gates = set(usage.read), dict(usage.gates)
+    for other in _all_versions(series):
+        one = usage_of([other], replace(release_of(other, other.version)))
+        read |= one.read | {name for entry in other.entries for name in added_symbols(entry)}
+        gates.update({entry.trailers.config: (entry.name,) for entry in other.entries if entry.trailers.config})
+    used = symbols_in_use(toggles.menu, replace(usage, gates=gates, read=frozenset(read)))
+    for symbol in symbols_of(toggles.menu):
+        if symbol.name not in used:
+            yield _warning(place_of(symbol), f"{symbol.name} gates no patch, and nothing reads it")
+
+
+def _all_versions(series: Series) -> Iterator[Series]:
+    engine = find_engine(series.engine)
+    if engine is None or series.directory.parent.name != engine.name:
+        return
+    for version, directory in available_series(series.directory.parent.parent, engine.name):
+        try:
+            yield read_series(directory, engine=engine.name, version=version)
+        except PatchkitError:
+            continue  # its own lint says so
+
+
+def _unordered(series: Series, toggles: Toggles) -> Iterator[Finding]:
+    """A patch that edits lines of a gated one goes where that goes."""
+    for edit in find_edits([(entry.patch, entry.strip) for entry in series.entries]):
+        own, other = series.entries[edit.patch], series.entries[edit.other]
+        if other.trailers.config and not _goes_along(own, other, toggles.menu, series):
+            gate = other.trailers.config
+            mend = (
+                f"let {own.trailers.config} depend on {gate}" if own.trailers.config else f"gate it: `Config: {gate}`"
+            )
+            what = f"edits lines of {other.name} in {edit.path}, which CONFIG_{gate} switches off: {mend}"
+            yield _error(f"{series.directory / own.name}:{edit.line_number}", what)
+
+
+def _goes_along(own: PatchEntry, other: PatchEntry, menu: Menu, series: Series) -> bool:
+    gate, needed = own.trailers.config, other.trailers.config
+    if gate == needed:
+        return True
+    if not kconfig_files(series, series.engine):
+        return bool(gate) and other.name in own.trailers.requires
+    from patchkit.config.selects import implies
+
+    symbols: dict[str, Any] = menu.kconf.syms
+    return bool(gate) and implies(symbols[gate], symbols[needed])
+
+
+def _error(place: str, what: str) -> Finding:
+    return Finding(severity=Severity.ERROR, place=place, what=what)
+
+
+def _warning(place: str, what: str) -> Finding:
+    return Finding(severity=Severity.WARNING, place=place, what=what)

@@ -1,0 +1,229 @@
+"""The toggles of the series that are meant for a tree: their Kconfig files, what is asked of them, what comes of it.
+
+kconfiglib is loaded only where there is a Kconfig, and a series with a gate, or a setting, or code that reads a CONFIG_
+name. A series without Kconfig has gates that are y or n, and nothing of this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
+from patchkit.config.dotconfig import Assignment, kind_of
+from patchkit.config.supply import named_symbols
+from patchkit.errors import RefusedError, SeriesError
+from patchkit.generated import Generated, generated_again, state_files
+from patchkit.receipt import Receipt
+from patchkit.record import dataclass
+from patchkit.resources import patches_directory
+from patchkit.series import PatchEntry, Series, applies, read_below, retired
+from patchkit.strip import NATIVE, outside_note
+from patchkit.target import TargetTree
+from patchkit.wanted import Terms
+
+if TYPE_CHECKING:
+    from patchkit.config.kconfig import KconfigSource, Menu
+
+KCONFIG = "Kconfig"
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toggles:
+    """Kconfig files with a configuration set on them. `kconfigs` are their names and sha256."""
+
+    menu: Menu
+    usage: Usage
+    resolution: Resolution
+    kconfigs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """A configuration without faults: what to generate, and the requests that the receipt shall keep."""
+
+    generated: Generated
+    requests: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+
+
+def read_toggles(
+    tree: TargetTree, series: Sequence[Series], assignments: Sequence[Assignment], *, always: bool = False
+) -> Toggles | None:
+    """Read the Kconfig files of these series and resolve the assignments; None where nothing asks for it.
+
+    `always`: also for series without a gate, a setting or a Kconfig.
+    """
+    places = list(dict.fromkeys(place for one in series for place in kconfig_files(one, tree.engine)))
+    if not always and not (places and (assignments or any(map(_has_toggles, series)))):
+        return None
+    from patchkit.config.kconfig import load_kconfig
+    from patchkit.config.symbols import resolve
+
+    usage = usage_of(series, tree)
+    digests: dict[str, str] = {}
+    sources = [_source(place, digests) for place in places]
+    menu = load_kconfig(sources, engine=tree.engine, version=tree.version, gates=usage.gates.keys())
+    try:
+        resolution = resolve(menu, assignments, usage)
+    except RecursionError as error:
+        raise SeriesError(f"{places[0]}: nested too deeply", why="a chain of hundreds of dependencies") from error
+    return Toggles(menu=menu, usage=usage, resolution=resolution, kconfigs=tuple(sorted(digests.items())))
+
+
+def kconfig_files(series: Series, engine: str) -> tuple[Path, ...]:
+    """Return the Kconfig files of a series: beside its versions (`DIR/<engine>/`), above them, or in its directory."""
+    directory = series.directory
+    beside = (directory.parent, directory.parent.parent) if directory.parent.name == engine else (directory,)
+    return tuple(place / KCONFIG for place in beside if (place / KCONFIG).is_file())
+
+
+def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
+    """Return what symbols are for in series, for one release."""
+    gates: dict[str, list[str]] = {}
+    read: set[str] = set()
+    rebuild: set[str] = set()
+    for one in series:
+        for entry in one.entries:
+            if retired(entry, tree) or not applies(entry, tree):
+                continue
+            if entry.trailers.config:
+                gates.setdefault(entry.trailers.config, []).append(entry.name)
+                rebuild |= {entry.trailers.config} if needs_build(entry) else set()
+            read |= added_symbols(entry)
+    return Usage(
+        gates={symbol: tuple(names) for symbol, names in sorted(gates.items())},
+        read=frozenset(read),
+        rebuild=frozenset(rebuild),
+    )
+
+
+def needs_build(entry: PatchEntry) -> bool:
+    """Tell whether a patch changes sources that are compiled."""
+    names = (name for file in entry.patch.files for name in (file.old_name, file.new_name) if name)
+    return any(outside_note(name) == NATIVE for name in names)
+
+
+def added_symbols(entry: PatchEntry) -> frozenset[str]:
+    """Return the symbols whose CONFIG_ name stands in an added line of a patch."""
+    if b"CONFIG_" not in entry.raw:
+        return frozenset()
+    added = (line for file in entry.patch.files for hunk in file.hunks for line in hunk.lines if line[:1] == b"+")
+    return frozenset(symbol for line in added for symbol in named_symbols(line))
+
+
+def require(toggles: Toggles) -> None:
+    """Refuse a configuration that is not what was asked for, every fault with its place."""
+    faults = toggles.resolution.faults
+    if not faults:
+        return
+    what = f"{faults[0].place}: {faults[0].what}" if len(faults) == 1 else f"{len(faults)} things are wrong with the"
+    raise RefusedError(
+        what if len(faults) == 1 else f"{what} configuration",
+        why=faults[0].why if len(faults) == 1 else "\n".join(fault_lines(faults)),
+        hint="`patchkit config why CONFIG_X` explains a symbol, with the same --config, --set and --patches",
+    )
+
+
+def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
+    """Yield faults as lines, why behind what."""
+    for fault in faults:
+        yield f"{fault.place}: {fault.what}"
+        yield from (f"  {line}" for line in fault.why.split("\n") if line)
+
+
+def kept_assignments(receipt: Receipt | None) -> tuple[Assignment, ...]:
+    """Return what was asked for when the tree was patched."""
+    kept = receipt.configuration if receipt is not None else ()
+    return tuple(Assignment(symbol=symbol, value=value, kind=kind_of(value), origin=KEPT) for symbol, value in kept)
+
+
+def given_assignments(terms: Terms) -> tuple[Assignment, ...]:
+    """Return what is given now, in order."""
+    return terms.assignments or tuple((terms.configuration or {}).values())
+
+
+def settle(
+    tree: TargetTree,
+    receipt: Receipt | None,
+    series: Sequence[Series],
+    terms: Terms,
+    *,
+    others: bool,
+) -> Settled | None:
+    """Resolve what is given now over what the tree was patched with. None without Kconfig; RefusedError for faults.
+
+    `others`: the tree has series that are not asked for now: their symbols stay as they are.
+    """
+    kept = [one for one in kept_assignments(receipt) if one.symbol not in (terms.configuration or {})]
+    toggles = read_toggles(tree, series, [*kept, *given_assignments(terms)])
+    if toggles is None:
+        return None
+    require(toggles)
+    return _settled(tree, toggles, receipt if others else None, kept)
+
+
+def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: Sequence[Assignment]) -> Settled:
+    resolution = toggles.resolution
+    requests = {symbol: one.value for symbol, one in resolution.requests.items()}
+    configuration, warnings, needs = resolution.configuration, resolution.warnings, list(_needs(toggles))
+    again = generated_again(others) if others is not None else None
+    if again is not None:
+        needs += [pair for pair in again.needs if pair not in needs]
+        own = configuration.symbols
+        left = [value for value in again.configuration.values if value.symbol not in own]
+        configuration = _joined(configuration, left)
+        names = {value.symbol for value in left}
+        requests.update((one.symbol, one.value) for one in kept if one.symbol in names)
+        warnings = tuple(text for text in warnings if text.split("=")[0].removeprefix("CONFIG_") not in names)
+    state = state_files(tree, configuration, dotconfig_of(toggles), toggles.kconfigs)
+    return Settled(
+        generated=Generated(configuration=configuration, state=state, needs=tuple(needs)),
+        requests=tuple(sorted(requests.items())),
+        warnings=warnings,
+    )
+
+
+def _needs(toggles: Toggles) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of gates of which the first is never y without the second."""
+    from patchkit.config.selects import implies
+
+    symbols = toggles.menu.kconf.syms
+    gates = [gate for gate in toggles.usage.gates if gate in symbols]
+    for gate in gates:
+        yield from ((gate, other) for other in gates if other != gate and implies(symbols[gate], symbols[other]))
+
+
+def _joined(configuration: Configuration, others: Sequence[Value]) -> Configuration:
+    rows = [*zip(configuration.values, configuration.origins, strict=True), *((value, KEPT) for value in others)]
+    rows.sort(key=lambda row: row[0].symbol)
+    return Configuration(values=tuple(value for value, _ in rows), origins=tuple(origin for _, origin in rows))
+
+
+def dotconfig_of(toggles: Toggles) -> bytes:
+    """Return the whole configuration as a .config; what patchkit gives itself is left out."""
+    from patchkit.config.written import render_dotconfig
+
+    return render_dotconfig(toggles.menu)
+
+
+def _has_toggles(series: Series) -> bool:
+    return any(entry.trailers.config or b"CONFIG_" in entry.raw for entry in series.entries)
+
+
+def _source(place: Path, digests: dict[str, str]) -> KconfigSource:
+    from patchkit.config.kconfig import KconfigSource
+
+    shipped = patches_directory()
+    name = place.relative_to(shipped) if place.is_relative_to(shipped) else place
+    return KconfigSource(name=str(name), read=partial(_read, place.parent, name.parent, digests))
+
+
+def _read(directory: Path, shown: Path, digests: dict[str, str], path: PurePosixPath, place: str) -> str:
+    raw = read_below(directory, str(path), limit=_LARGEST, place=place)
+    digests[str(shown / path)] = hashlib.sha256(raw).hexdigest()
+    return raw.decode("utf-8", errors="replace")

@@ -1,0 +1,304 @@
+"""`patchkit config`: what is shown, explained, set and written, and the menu in a real terminal."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.blackbox.command import difference, snapshot
+from tests.blackbox.wheels import engine, wheel_tree, write_tree
+from tests.cli.said import Patchkit
+from tests.making import diff, header, lines
+
+KCONFIG = """\
+config SCALE
+	bool "Scale the scores"
+	help
+		Multiplies every score by a factor.
+config SCALE_VALUE
+	string "Factor"
+	depends on SCALE
+	default "1.0"
+config KERNEL
+	bool "Another kernel"
+	depends on SCALE
+config LATER
+	bool "For later releases"
+	depends on VLLM_VERSION >= 0.8.0
+"""
+FILES = {
+    **{path: content.decode() for path, content in engine().items()},
+    "vllm/scale.py": "FACTOR = 1.0\n",
+    "vllm/kernel.cu": lines(9),
+    "vllm/later.py": lines(9),
+}
+
+
+def changed(path: str, old: str, new: str) -> bytes:
+    return diff(FILES, {**FILES, path: FILES[path].replace(old, new)})
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    directory = tmp_path / "own" / "vllm" / "0.6.3"
+    directory.mkdir(parents=True)
+    texts = {
+        "0001-scale.patch": header("scale", Config="SCALE") + changed("vllm/scale.py", "1.0", "CONFIG_SCALE_VALUE"),
+        "0002-kernel.patch": header("kernel", Config="KERNEL") + changed("vllm/kernel.cu", "line 5\n", "five\n"),
+        "0003-later.patch": header("later", Config="LATER") + changed("vllm/later.py", "line 5\n", "five\n"),
+    }
+    for name, text in texts.items():
+        (directory / name).write_bytes(text)
+    (directory / "series").write_text("".join(f"{name}\n" for name in texts))
+    (tmp_path / "own" / "vllm" / "Kconfig").write_text(KCONFIG)
+    return tmp_path / "own"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    files = {name: text.encode() for name, text in FILES.items()}
+    return write_tree(tmp_path / "site", wheel_tree("vllm", "0.6.3", files))
+
+
+@pytest.fixture
+def where(own: Path, site: Path) -> tuple[str, ...]:
+    return ("--root", str(site), "--patches", str(own), "--no-shipped")
+
+
+@pytest.fixture
+def patched(patchkit: Patchkit, where: tuple[str, ...], site: Path) -> Path:
+    assert patchkit("apply", *where, "--unlocked").status == 0
+    return site
+
+
+def test_show_tells_values_origins_and_gates(patchkit: Patchkit, where: tuple[str, ...], own: Path) -> None:
+    said = patchkit("config", "show", *where, "--set", "CONFIG_SCALE=y")
+    assert said.status == 0
+    assert "CONFIG_SCALE=y  (--set)\n" in said.out
+    assert 'CONFIG_SCALE_VALUE="1.0"  (default)\n' in said.out
+    assert f"    Scale the scores  ({own}/vllm/Kconfig:1)\n    gates 0001-scale.patch\n" in said.out
+    assert "# CONFIG_LATER is not set  (depends on VLLM_VERSION >= 0.8.0, which is n)" in said.out
+    kernel = said.out.partition("CONFIG_KERNEL")[2].partition("CONFIG_LATER")[0]
+    assert "rebuild: required" in kernel
+
+
+def test_show_document(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    document = patchkit("config", "show", *where, "--set", "CONFIG_NOSUCH=y", "--json").document
+    assert document["schema"] == 1
+    rows = {row["symbol"]: row for row in document["symbols"]}
+    assert rows["SCALE"]["gates"] == ["0001-scale.patch"]
+    assert (rows["SCALE_VALUE"]["read"], rows["KERNEL"]["rebuild"]) == (True, True)
+    assert [fault["place"] for fault in document["faults"]] == ["--set"]
+
+
+def test_show_of_a_release_needs_no_tree(patchkit: Patchkit, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = patchkit("config", "show", "--target", "vllm==0.6.3", "--patches", own, "--no-shipped")
+    assert said.status == 0, said.err
+    assert "CONFIG_SCALE is not set" in said.out
+
+
+def test_a_broken_configuration_is_shown_with_status_1(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    said = patchkit("config", "show", *where, "--set", "CONFIG_LATER=y")
+    assert said.status == 1
+    assert "--set: CONFIG_LATER=y is not what comes of it: it is n" in said.out
+
+
+def test_why_goes_down_and_says_what_to_type(patchkit: Patchkit, where: tuple[str, ...], site: Path) -> None:
+    said = patchkit("config", "why", "CONFIG_KERNEL", *where, "--set", "CONFIG_KERNEL=y")
+    assert said.status == 0
+    assert "asked for: y, --set" in said.out
+    assert "depends on SCALE, which is n (SCALE=n)" in said.out
+    assert "gates 0002-kernel.patch" in said.out
+    (typed,) = [line.removeprefix("next: ") for line in said.out.splitlines() if line.startswith("next: ")]
+    words = typed.split()
+    assert words[:2] == ["patchkit", "apply"]
+    assert patchkit(*words[1:], "--unlocked").status == 0
+    assert "five" in (site / "vllm/kernel.cu").read_text()
+
+
+def test_why_without_a_request_explains_what_hinders(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    document = patchkit("config", "why", "LATER", *where, "--json").document
+    assert document["blocked_by"] == [
+        {
+            "term": "depends on VLLM_VERSION >= 0.8.0, which is n",
+            "values": ["VLLM_VERSION=0.6.3"],
+            "because": [],
+        }
+    ]
+    assert document["help"] == ""
+
+
+def test_why_of_an_unknown_symbol_names_those_that_are_near(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    said = patchkit("config", "why", "CONFIG_SCALES", *where)
+    assert said.status == 1
+    assert "did you mean CONFIG_SCALE" in said.err
+
+
+def test_set_changes_a_patched_tree_and_tells_derived_symbols(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path
+) -> None:
+    said = patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_KERNEL=y", *where)
+    assert said.status == 0, said.err
+    assert "CONFIG_SCALE: n -> y  (--set)\n" in said.out
+    assert "CONFIG_SCALE_VALUE: (no value) -> 1.0  (default)\n" in said.out
+    assert "CONFIG_KERNEL: rebuild: required" in said.out
+    assert "set: 3 files and RECORD changed" in said.out
+    assert "CONFIG_SCALE_VALUE" in (patched / "vllm/scale.py").read_text()
+    assert "nothing to do" in patchkit("config", "set", "CONFIG_SCALE=y", *where).out
+    document = patchkit("config", "set", "CONFIG_SCALE=n", "CONFIG_KERNEL=n", *where, "--json").document
+    assert [one["symbol"] for one in document["changes"]] == ["KERNEL", "SCALE", "SCALE_VALUE"]
+    assert document["rebuild"] == ["KERNEL"]
+    assert (patched / "vllm/scale.py").read_text() == FILES["vllm/scale.py"]
+
+
+def test_set_that_cannot_be_changes_nothing(patchkit: Patchkit, where: tuple[str, ...], patched: Path) -> None:
+    before = snapshot(patched, own=True)
+    said = patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_LATER=y", *where)
+    assert said.status == 1
+    assert "VLLM_VERSION=0.6.3" in said.err
+    assert difference(snapshot(patched, own=True), before) == []
+
+
+def test_set_needs_a_patched_tree_and_a_setting(patchkit: Patchkit, where: tuple[str, ...], site: Path) -> None:
+    said = patchkit("config", "set", "CONFIG_SCALE=y", *where)
+    assert (said.status, "not patched" in said.err, "--set" in said.err) == (1, True, True)
+    assert not (site / ".patchkit").exists()
+    assert patchkit("config", "set", *where).status == 2
+
+
+def test_set_brings_no_series_that_is_not_there(patchkit: Patchkit, where: tuple[str, ...], patched: Path) -> None:
+    """Without --no-shipped the shipped series is among those that are meant, and it is not on this tree."""
+    assert patchkit("config", "set", "CONFIG_SCALE=y", *where[:4]).status == 0
+    listed = patchkit("status", "--root", patched, "--json").document
+    assert [layer["name"] for layer in listed["layers"]] == ["own/vllm/0.6.3"]
+
+
+def test_configurations_are_written_and_read_again(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path, tmp_path: Path
+) -> None:
+    assert patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_SCALE_VALUE=0.5", *where).status == 0
+    saved = patchkit("config", "savedefconfig", *where)
+    assert saved.out == 'CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="0.5"\n'
+    (tmp_path / "small").write_text(saved.out)
+    whole = tmp_path / "whole"
+    written = patchkit("config", "defconfig", *where, "--config", tmp_path / "small", "--output", whole)
+    assert written.status == 0
+    assert "# CONFIG_LATER is not set" not in whole.read_text(), "it is not offered on this release"
+    assert "# CONFIG_KERNEL is not set" in whole.read_text()
+    assert patchkit("config", "diff", whole, *where).out == "+CONFIG_LATER n\n"
+    assert patchkit("config", "diff", tmp_path / "small", whole).out == "+CONFIG_KERNEL n\n"
+    assert "SCALE=y" not in patchkit("config", "defconfig", *where).out
+
+
+def test_an_old_configuration_is_brought_up_to_the_release(
+    patchkit: Patchkit, where: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "old").write_text("CONFIG_GONE=y\nCONFIG_SCALE=y\nCONFIG_LATER=y\n")
+    said = patchkit("config", "olddefconfig", tmp_path / "old", *where)
+    assert said.status == 0
+    assert {"-CONFIG_GONE y", "-CONFIG_LATER y", "+CONFIG_SCALE_VALUE 1.0"} <= set(said.err.splitlines())
+    (tmp_path / "new").write_text(said.out)
+    assert patchkit("config", "show", *where, "--config", tmp_path / "new").status == 0
+
+
+def test_without_a_kconfig_gates_are_y_or_n(patchkit: Patchkit, where: tuple[str, ...], own: Path, site: Path) -> None:
+    (own / "vllm" / "Kconfig").unlink()
+    assert "CONFIG_SCALE is not set  (not set)" in patchkit("config", "show", *where).out
+    assert patchkit("apply", *where, "--unlocked").status == 0
+    assert not (site / "vllm/_patchkit").exists()
+    said = patchkit("config", "set", "CONFIG_LATER=y", *where)
+    assert said.status == 0, said.err
+    assert "CONFIG_LATER: (no value) -> y" in said.out
+    assert "five" in (site / "vllm/later.py").read_text()
+
+
+def test_the_menu_wants_a_terminal(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    said = patchkit("config", "menu", *where)
+    assert said.status == 2
+    assert "terminal" in said.err
+
+
+class Screen:
+    """A terminal of 80x24 that runs a command, driven through tmux."""
+
+    def __init__(self, place: Path, *command: str) -> None:
+        self._tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
+        checkout = Path(__file__).resolve().parents[2]
+        words = [sys.executable, "-m", "patchkit", *command]
+        shell = f"cd {checkout}; TERM=screen {' '.join(map(str, words))}; echo status $?; exec cat"
+        self._run("new-session", "-d", "-x", "80", "-y", "24", shell)
+
+    def _run(self, *words: str) -> str:
+        return subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=True).stdout
+
+    def wait_for(self, text: str) -> str:
+        for _ in range(300):
+            shown = self._run("capture-pane", "-p")
+            if text in shown:
+                return shown
+            time.sleep(0.1)
+        pytest.fail(f"{text!r} did not appear:\n{shown}")
+
+    def press(self, *keys: str) -> None:
+        self._run("send-keys", *keys)
+
+    def close(self) -> None:
+        subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def screens(tmp_path: Path) -> Iterator[list[Screen]]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    opened: list[Screen] = []
+    yield opened
+    for screen in opened:
+        screen.close()
+
+
+def test_the_menu_sets_what_is_saved(
+    where: tuple[str, ...], patched: Path, screens: list[Screen], tmp_path: Path
+) -> None:
+    screen = Screen(tmp_path, "config", "menu", *where)
+    screens.append(screen)
+    shown = screen.wait_for("[ ] Scale the scores")
+    assert "Another kernel" not in shown, "what depends on it is not offered"
+    assert "[Q] Quit" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    screen.press("?")
+    screen.wait_for("Multiplies every score")
+    screen.press("q")
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("y")
+    screen.wait_for("[ ]     Another kernel")
+    screen.press("q")
+    screen.wait_for("Save configuration?")
+    screen.press("y")
+    shown = screen.wait_for("status 0")
+    assert "CONFIG_SCALE: n -> y" in shown
+    assert "CONFIG_SCALE_VALUE" in (patched / "vllm/scale.py").read_text()
+
+
+def test_the_menu_opens_on_a_broken_configuration(
+    where: tuple[str, ...], screens: list[Screen], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.config"
+    broken.write_text("CONFIG_NOSUCH=y\nCONFIG_LATER=y\nCONFIG_KERNEL=y\nCONFIG_SCALE=y\nCONFIG_SCALE=n\n")
+    screen = Screen(tmp_path, "config", "menu", *where, "--output", str(broken))
+    screens.append(screen)
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("y")
+    screen.wait_for("[*] Scale the scores")
+    screen.press("q")
+    screen.wait_for("Save configuration?")
+    assert "NOSUCH" in broken.read_text(), "nothing is written before it is saved"
+    screen.press("y")
+    screen.wait_for("status 0")
+    assert "NOSUCH" not in broken.read_text()
+    assert "CONFIG_SCALE=y\n" in broken.read_text()
