@@ -18,7 +18,10 @@ from .problem import AttentionError, Problem
 
 # The order is the order of preference where nothing was measured. `needs`: the library without which it cannot be
 # loaded.
-FAMILIES: tuple[tuple[str, str], ...] = (("eager", ""),)
+FAMILIES: tuple[tuple[str, str], ...] = (
+    ("installed", ""),
+    ("eager", ""),
+)
 
 Run = Callable[..., None]
 """Forward: run(inputs, pattern, out, lse). Backward: run(inputs, pattern, saved, gradients). Each writes every element
