@@ -53,13 +53,16 @@ class AttentionCase:
         return self.value_dim or self.head_dim
 
 
-def make_inputs(case: AttentionCase, device: str, *, seed: int = 0) -> Inputs:
-    """Return the tensors of a case, the same for a seed on every device."""
-    generator = torch.Generator().manual_seed(seed)
+def make_inputs(case: AttentionCase, device: str, *, seed: int = 0, drawn_on: str = "cpu") -> Inputs:
+    """Return the tensors of a case; drawn on a CPU they are the same for a seed on every device.
+
+    `drawn_on` the device itself saves minutes for large cases; it cannot hide NaN.
+    """
+    generator = torch.Generator(drawn_on).manual_seed(seed)
     queries, keys = sum(case.query_lengths), sum(case.key_lengths)
 
     def draw(*shape: int, magnitude: float = 1.0) -> Tensor:
-        drawn = torch.randn(*shape, generator=generator, dtype=torch.float32) * magnitude
+        drawn = torch.randn(*shape, generator=generator, dtype=torch.float32, device=drawn_on) * magnitude
         return drawn.to(case.torch_dtype)
 
     wide = 2 if case.strided else 1
@@ -111,7 +114,7 @@ def problem_of(case: AttentionCase, device: str, *, step: str = FORWARD) -> Prob
 
 def _move(field: Any, device: str) -> Any:
     """Move a tensor with its strides: `to` keeps those of a dense tensor only."""
-    if not isinstance(field, Tensor) or device == "cpu":
+    if not isinstance(field, Tensor) or field.device.type == device:
         return field
     if field.is_contiguous():
         return field.to(device)
@@ -138,10 +141,10 @@ def _paged(packed: Inputs, case: AttentionCase, generator: torch.Generator) -> I
     size = case.page_size
     counts = [-(-length // size) for length in case.key_lengths]
     total = sum(counts) + 3  # some pages belong to nobody
-    order = torch.randperm(total, generator=generator)
+    order = torch.randperm(total, generator=generator, device=generator.device).cpu()
     table = torch.full((len(counts), max(1, *counts)), NOWHERE, dtype=torch.int32)
     caches = [
-        torch.full((total, size, *tokens.shape[1:]), torch.nan, dtype=tokens.dtype)
+        torch.full((total, size, *tokens.shape[1:]), torch.nan, dtype=tokens.dtype, device=tokens.device)
         for tokens in (packed.key, packed.value)
     ]
     begin = used = 0
@@ -149,9 +152,11 @@ def _paged(packed: Inputs, case: AttentionCase, generator: torch.Generator) -> I
         pages = order[used : used + count]
         table[sequence, :count] = pages.to(torch.int32)
         for cache, tokens in zip(caches, (packed.key, packed.value), strict=True):
-            laid = torch.full((count * size, *tokens.shape[1:]), torch.nan, dtype=tokens.dtype)
+            laid = torch.full((count * size, *tokens.shape[1:]), torch.nan, dtype=tokens.dtype, device=tokens.device)
             laid[:length] = tokens[begin : begin + length]
-            cache[pages] = laid.unflatten(0, (count, size)) if count else laid.reshape(0, size, *tokens.shape[1:])
+            cache[pages.to(cache.device)] = (
+                laid.unflatten(0, (count, size)) if count else laid.reshape(0, size, *tokens.shape[1:])
+            )
         begin, used = begin + length, used + count
     fields = {name: getattr(packed, name) for name in Inputs.__slots__}
     lengths = torch.tensor(case.key_lengths, dtype=torch.int32)

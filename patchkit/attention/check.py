@@ -59,7 +59,7 @@ def _check_case(kernels: tuple[Kernel, ...], case: AttentionCase, device: str, s
     if not able:
         return
     inputs = make_inputs(case, device, seed=seed)
-    exact = _upcast(make_inputs(case, "cpu", seed=seed))
+    exact = upcast(make_inputs(case, "cpu", seed=seed))
     out, lse = attention_reference(exact, case.pattern)
     for kernel in able:
         if kernel.step == FORWARD:
@@ -88,7 +88,7 @@ def _check_forward(kernel: Kernel, case: AttentionCase, inputs: Inputs, out: Ten
         faults += ("out of an empty row is not 0",)
     rest = ~empty
     scale = 1 + float(lse[rest].nan_to_num().abs().max()) if rest.any() else 1.0
-    error, out_faults = _compare("out", found["out"], out, TOLERANCE[case.dtype])
+    error, out_faults = compare_rows("out", found["out"], out, TOLERANCE[case.dtype])
     _, lse_faults = _compare_lse(found["lse"][rest], lse[rest], LSE_TOLERANCE[case.dtype] * scale)
     return CheckResult(
         kernel=kernel.name,
@@ -114,7 +114,7 @@ def _check_backward(
         return CheckResult(kernel=kernel.name, case=case, refusal="", faults=faults)
     worst, tolerance = 0.0, GRADIENT_TOLERANCE[case.dtype]
     for name, tensor in wanted.items():
-        error, more = _compare(f"gradient of {name}", found[name], tensor, tolerance)
+        error, more = compare_rows(f"gradient of {name}", found[name], tensor, tolerance)
         worst, faults = max(worst, error), faults + more
     return CheckResult(kernel=kernel.name, case=case, refusal="", error=worst, tolerance=tolerance, faults=faults)
 
@@ -179,7 +179,7 @@ def _as_bits(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(torch.uint8) if tensor.dim() else tensor
 
 
-def _compare(name: str, found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, tuple[str, ...]]:
+def compare_rows(name: str, found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, tuple[str, ...]]:
     """Return the largest error of a row (the last dimension), and what is wrong with it."""
     found = found.double()
     if not torch.equal(found.isnan(), expected.isnan()):
@@ -207,7 +207,8 @@ def _compare_lse(found: Tensor, expected: Tensor, tolerance: float) -> tuple[flo
     return worst, () if worst <= tolerance else (f"lse: off by {worst:.2e}, allowed {tolerance:.0e}",)
 
 
-def _upcast(inputs: Inputs) -> Inputs:
+def upcast(inputs: Inputs) -> Inputs:
+    """Return the same call in float64."""
     names = ("query", "key", "value", "anchor_key", "anchor_value")
     tensors = {name: tensor.double() for name in names if (tensor := getattr(inputs, name)) is not None}
     return replace_tensors(inputs, tensors)

@@ -16,12 +16,7 @@ def prepare(device: str) -> str:
     Call it before anything of patchkit.runtime is imported: Triton decides at the decorator whether it interprets.
     Raises RefusedError without torch, or without the device that was asked for.
     """
-    if find_spec("torch") is None:
-        raise RefusedError(
-            "torch is not installed",
-            why="the attention operators and their references are written in it",
-            hint=f"install {_TORCH}, or patchkit-engines[torch], into this environment",
-        )
+    require_torch()
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -31,3 +26,13 @@ def prepare(device: str) -> str:
         os.environ["TRITON_INTERPRET"] = "1"
         torch.set_num_threads(1)  # small tensors; more threads would wait for each other
     return chosen
+
+
+def require_torch() -> None:
+    """Raise RefusedError without torch."""
+    if find_spec("torch") is None:
+        raise RefusedError(
+            "torch is not installed",
+            why="the attention operators and their references are written in it",
+            hint=f"install {_TORCH}, or patchkit-engines[torch], into this environment",
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from patchkit.attention.case import AttentionCase, check_cases
+from patchkit.attention.case import check_cases
 from patchkit.attention.check import CheckResult, check_kernels
 from patchkit.errors import UsageError
 from patchkit.record import dataclass
@@ -39,10 +39,11 @@ def run_checks(
     cases = [case for case in check_cases(tuple(dtypes)) if text in case.name]
     if not cases:
         raise UsageError(f"no case has {text!r} in its name")
-    yield from check_kernels(_kernels(names), cases, device, seed=seed)
+    yield from check_kernels(kernels_named(names), cases, device, seed=seed)
 
 
-def _kernels(names: Sequence[str]) -> tuple[Kernel, ...]:
+def kernels_named(names: Sequence[str]) -> tuple[Kernel, ...]:
+    """Return the kernels of these names, all without; raises UsageError with the names that there are."""
     if not names:
         return load_kernels()[0]
     try:
@@ -96,11 +97,3 @@ def _result_document(result: CheckResult) -> dict[str, object]:
         "tolerance": result.tolerance,
         "faults": list(result.faults),
     }
-
-
-def case_named(cases: Sequence[AttentionCase], name: str) -> AttentionCase:
-    """Return a case by its name; raises UsageError with the names that there are."""
-    for case in cases:
-        if case.name == name:
-            return case
-    raise UsageError(f"no case is called {name!r}", hint="there are: " + ", ".join(case.name for case in cases))

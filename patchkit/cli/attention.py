@@ -10,6 +10,9 @@ from patchkit.cli.main import LazyGroup
 
 COMMANDS = {
     "check": "Hold every kernel against the float64 reference.",
+    "bench": "Check, then time every kernel beside its peers.",
+    "list": "The kernels, and which answers a case here.",
+    "peers": "Fetch FlashAttention 3 and pack it small.",
 }
 """Name and short help of every command; the module `patchkit.cli.attention_<name>` holds it as `command`."""
 
@@ -33,4 +36,6 @@ def command() -> None:
     Examples:
       patchkit attention check
       patchkit attention check --kernel eager --dtype float32
+      patchkit attention bench --device cuda --plot out.svg
+      patchkit attention list
     """

@@ -19,13 +19,14 @@ from .problem import Gradients, Inputs, Pattern
 
 
 def attention_reference(
-    inputs: Inputs, pattern: Pattern, *, rows: Iterable[int] | None = None
+    inputs: Inputs, pattern: Pattern, *, rows: Iterable[int] | None = None, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return out [R, H, Dv] and lse [H, R] of some rows of the query (all without `rows`), in the query's dtype.
+    """Return out [R, H, Dv] and lse [H, R] of some rows of the query (all without `rows`), in `dtype` or the query's.
 
-    Autograd passes through it.
+    What a row sees is converted before anything is computed. Autograd passes through it.
     """
     query_starts: list[int] = inputs.query_starts.tolist()
+    dtype = dtype or inputs.query.dtype
     wanted = range(query_starts[-1]) if rows is None else rows
     ends = query_starts[1:]
     outs, sums = [], []
@@ -35,15 +36,16 @@ def attention_reference(
         position = row - ends[sequence] + key.shape[0]
         seen = keys_seen(position, key.shape[0], pattern).to(key.device)
         out, lse = _attend(
-            inputs.query[row],
-            _with_learned(inputs.anchor_key, key[seen]),
-            _with_learned(inputs.anchor_value, value[seen]),
+            inputs.query[row].to(dtype),
+            _with_learned(inputs.anchor_key, key[seen]).to(dtype),
+            _with_learned(inputs.anchor_value, value[seen]).to(dtype),
             pattern,
         )
         outs.append(out)
         sums.append(lse)
     if not outs:
-        return inputs.query.new_zeros(0, inputs.heads, inputs.value.shape[-1]), inputs.query.new_zeros(inputs.heads, 0)
+        empty = inputs.query.new_zeros(inputs.heads, 0, dtype=dtype)
+        return inputs.query.new_zeros(0, inputs.heads, inputs.value.shape[-1], dtype=dtype), empty
     return torch.stack(outs), torch.stack(sums, dim=1)
 
 

@@ -33,6 +33,7 @@ class Kernel:
     """One way to answer a case. `refusal(problem)` is "" where it can, else the reason, in words for the user.
 
     `yardstick` is true for what is not ours: it is compared with, and chosen only where `choosable`.
+    `computed(problem)`: the query-key pairs of a head that it computes, to be held beside those that are seen.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Kernel:
     run: Run
     yardstick: bool = False
     choosable: bool = True
+    computed: Callable[[Problem], int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
