@@ -54,7 +54,7 @@ def command(
     where = prepare(device or "")
     from patchkit.attention.run import run_checks
 
-    results = []
+    results: list[CheckResult] = []
     for result in run_checks(names=names, dtypes=dtypes or DTYPES, text=text, device=where, seed=seed):
         if not results or result.case != results[-1].case:
             output.progress(f"{result.case.name} ({result.case.dtype})")
