@@ -16,12 +16,14 @@ from .problem import AttentionError, Inputs, Pattern
 from .reference import sequence_keys
 from .roles import Role, Roles
 
-TOP_ROWS = 16
+THRESHOLD = 0.25
+_BLOCK = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadScore:
-    """What a kv head was seen to do: `outside` is the mean over its `TOP_ROWS` most outward rows, `mean` over all rows.
+    """What a kv head was seen to do: `outside` of its most outward rows, the mean over all sequences; `mean` of all
+    rows.
 
     Both are shares of the softmax, 0 to 1, of the query head of the group that looks farthest.
     """
@@ -31,8 +33,8 @@ class HeadScore:
     mean: float
 
 
-def score_heads(samples: Iterable[Inputs], pattern: Pattern) -> tuple[HeadScore, ...]:
-    """Return a score per kv head of a layer from its queries and keys on sample sequences.
+def score_heads(samples: Iterable[Inputs], pattern: Pattern, *, rows: int = 1) -> tuple[HeadScore, ...]:
+    """Return a score per kv head of a layer from its queries and keys on sample sequences; `rows` of each are judged.
 
     Sequences should be several windows long: in shorter ones nothing lies outside. Raises AttentionError where no row
     of any sample has a key outside.
@@ -40,14 +42,15 @@ def score_heads(samples: Iterable[Inputs], pattern: Pattern) -> tuple[HeadScore,
     shares = [share for inputs in samples for share in _outside_shares(inputs, pattern)]
     if not shares:
         raise AttentionError("no sample has a key outside window and anchors; calibrate on longer sequences")
-    rows = torch.cat(shares, dim=1)
-    top = rows.topk(min(TOP_ROWS, rows.shape[1]), dim=1).values.mean(1)
+    outward = torch.stack([share.topk(min(rows, share.shape[1]), dim=1).values.mean(1) for share in shares]).mean(0)
+    everywhere = torch.cat(shares, dim=1).mean(1)
     return tuple(
-        HeadScore(head=head, outside=float(top[head]), mean=float(rows[head].mean())) for head in range(rows.shape[0])
+        HeadScore(head=head, outside=outside, mean=mean)
+        for head, (outside, mean) in enumerate(zip(outward.tolist(), everywhere.tolist(), strict=True))
     )
 
 
-def roles_from(scores: tuple[HeadScore, ...], *, threshold: float = 0.5) -> Roles:
+def roles_from(scores: tuple[HeadScore, ...], *, threshold: float = THRESHOLD) -> Roles:
     """Return global for the heads whose outward rows look outside by more than the threshold, local for the others."""
     chosen = tuple(Role.GLOBAL if score.outside > threshold else Role.LOCAL for score in scores)
     return Roles(roles=chosen, total=len(chosen))
@@ -60,10 +63,11 @@ def _outside_shares(inputs: Inputs, pattern: Pattern) -> list[Tensor]:
     for sequence in range(inputs.batch):
         key, _ = sequence_keys(inputs, sequence)
         query = inputs.query[starts[sequence] : starts[sequence + 1]]
-        for begin in range(0, query.shape[0], 256):
-            share = _block_share(query[begin : begin + 256], key, key.shape[0] - query.shape[0] + begin, pattern)
-            if share.shape[1]:
-                found.append(share)
+        first = key.shape[0] - query.shape[0]
+        blocks = range(0, query.shape[0], _BLOCK)
+        shares = [_block_share(query[begin : begin + _BLOCK], key, first + begin, pattern) for begin in blocks]
+        if shares and (whole := torch.cat(shares, dim=1)).shape[1]:
+            found.append(whole)
     return found
 
 
