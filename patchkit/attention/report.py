@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from patchkit.attention.bench import BenchResult
+from patchkit.attention.workload import CPU, GPU, shape_document
 from patchkit.pattern import compile_lazily
 
 SCHEMA = 1
@@ -80,7 +81,13 @@ def write_records(
     for workload in dict.fromkeys(result.workload for result in results):
         mine = [result for result in results if result.workload == workload]
         path = directory / f"{_slug(str(facts['device']))}-{_slug(workload)}.json"
-        path.write_text(json.dumps(bench_document(mine, facts, command), indent=1) + "\n")
+        shapes = [shape_document(one) for one in (*GPU, *CPU) if one.name == workload]
+        document = {
+            **bench_document(mine, facts, command),
+            "workload": workload,
+            "shape": shapes[0] if shapes else None,
+        }
+        path.write_text(json.dumps(document, indent=1) + "\n")
         written.append(path)
     return written
 

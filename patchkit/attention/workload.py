@@ -91,6 +91,28 @@ CPU: tuple[Workload, ...] = tuple(
 )
 
 
+def shape_document(workload: Workload) -> dict[str, object]:
+    """Return a workload's shape for JSON: everything that a measurement depends on."""
+    case = workload.case
+    return {
+        "step": workload.step,
+        "dtype": case.dtype,
+        "heads": case.heads,
+        "kv_heads": case.kv_heads,
+        "head_dim": case.head_dim,
+        "value_dim": case.value_width,
+        "batch": len(case.query_lengths),
+        "max_query": max(case.query_lengths),
+        "max_key": max(case.key_lengths),
+        "window": case.pattern.window,
+        "anchors": case.pattern.anchors,
+        "page_size": case.page_size,
+        "replayed": workload.replayed,
+        "visible_pairs_per_head": visible_pairs(case),
+        "operations": operations(workload),
+    }
+
+
 def visible_pairs(case: AttentionCase) -> int:
     """Return how many query-key pairs one head sees, over all sequences; learned anchors count."""
     lengths = zip(case.query_lengths, case.key_lengths, strict=True)

@@ -153,6 +153,9 @@ def test_records_are_a_file_per_workload(tmp_path: Path) -> None:
     written = write_records(RESULTS, {"device": "NVIDIA H200"}, "patchkit attention bench", tmp_path / "results")
     assert [path.name for path in written] == ["nvidia-h200-prefill-1k-d-64.json", "nvidia-h200-decode.json"]
     document = json.loads(written[0].read_text())
+    shape = document.pop("shape")
+    assert (shape["head_dim"], shape["max_key"], shape["window"]) == (64, 1024, 128)
+    assert document.pop("workload") == "prefill 1k, D 64"
     assert document == json.loads(
         json.dumps(bench_document(RESULTS[:3], {"device": "NVIDIA H200"}, "patchkit attention bench"))
     )
