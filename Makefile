@@ -5,13 +5,15 @@ VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+KERNELS := $(VENV)/.kernels
 
-.PHONY: help demo test test-faults engines test-engines lint format bench wheel clean
+.PHONY: help demo test test-faults test-kernels engines test-engines lint format bench wheel clean
 
 help:
 	@echo 'make demo          install, fetch the vllm 0.6.3 wheel (200 MB, kept in a cache), plan, apply, status, revert'
-	@echo 'make test          all tests but the two below; a few minutes on 2 cores'
+	@echo 'make test          all tests but the three below; a few minutes on 2 cores'
 	@echo 'make test-faults   kill and fail apply and revert at every write-like system call'
+	@echo 'make test-kernels  the attention kernels: in transformers, in the interpreter of Triton, compiled for Hopper; no GPU'
 	@echo 'make engines       build three real engines for a CPU (6 GB on disk, 2 GB to fetch, kept in a cache)'
 	@echo 'make test-engines  tests in which they run, and on released wheels; builds what is not built'
 	@echo 'make lint          ruff, mypy, import order, text rules'
@@ -38,10 +40,17 @@ demo: compiled
 	@PATH="$(abspath $(BIN)):$$PATH" bash docs/demo.sh
 
 test: compiled
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not faults and not engines'
+	PATCHKIT_WHOLE=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not faults and not engines and not kernels'
 
 test-faults: compiled
 	$(BIN)/python -m pytest -n $(JOBS) -m faults
+
+$(KERNELS): $(STAMP) pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,kernels]'
+	@touch $@
+
+test-kernels: compiled $(KERNELS)
+	PATCHKIT_WHOLE=1 $(BIN)/python -m pytest -n $(JOBS) -m kernels
 
 engines: $(STAMP)
 	$(BIN)/python -m tests.engines.build --jobs $(JOBS)

@@ -201,9 +201,12 @@ def test_module_fits_on_a_few_screens(path: Path) -> None:
 
 @_every_module
 def test_functions_are_short(path: Path) -> None:
-    if "kernels" in path.parts:  # shape comments carry the reader there
-        return
     for node in ast.walk(_syntax(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_kernel(node):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
+
+
+def _is_kernel(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """True for what Triton compiles: shape comments carry the reader there."""
+    return any("triton.jit" in ast.unparse(decorator) for decorator in node.decorator_list)

@@ -24,6 +24,7 @@ COMMANDS = {
     "revert": "Take out everything, a layer, or a patch; the bytes are as before.",
     "config": "Toggles: show, set, why, menu, defconfig, savedefconfig, olddefconfig, diff.",
     "series": "Author and keep a series of patches: list, show, lint, new, import, edit, refresh, lock.",
+    "attention": "The attention kernels: checked against a float64 reference.",
 }
 """Name and short help of every command; the module `patchkit.cli.<name>` holds it as `command`."""
 

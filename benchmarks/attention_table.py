@@ -1,0 +1,73 @@
+"""The table of docs/attention.md, and the rows of runtime/attention/measured.py, from the records in
+benchmarks/results/.
+
+python -m benchmarks.attention_table            the table, in Markdown
+python -m benchmarks.attention_table --python   the rows by which a kernel is chosen
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+SCHEMA = 1
+
+
+def read_records(directory: Path) -> list[dict[str, Any]]:
+    """Return the records of a directory in the order of their names; ValueError for one of another schema."""
+    records = []
+    for path in sorted(directory.glob("*.json")):
+        record = json.loads(path.read_text())
+        if record.get("schema") != SCHEMA or "shape" not in record:
+            raise ValueError(f"{path}: no record of `attention bench`")
+        records.append(record)
+    return records
+
+
+def markdown(records: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the table: a row per workload and kernel that was timed, ours in bold, the fastest first."""
+    yield "| workload | kernel | ms, median (10 to 90 %) | TFLOP/s | error | computed / visible |"
+    yield "|---|---|---|---|---|---|"
+    for record in records:
+        timed = [one for one in record["results"] if one["milliseconds"] is not None]
+        for one in sorted(timed, key=lambda result: float(result["milliseconds"])):
+            name = one["kernel"] if one["yardstick"] else f"**{one['kernel']}**"
+            spread = f"{one['tenth_percentile']:.4g} to {one['ninetieth_percentile']:.4g}"
+            ratio = "" if one["computed_ratio"] is None else f"{one['computed_ratio']:.2f}"
+            yield (
+                f"| {record['workload']} | {name} | {one['milliseconds']:.4g} ({spread}) | {one['teraflops']:.4g} "
+                f"| {one['error']:.1e} | {ratio} |"
+            )
+
+
+def measurements(records: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a Measurement(...) per timed result of a GPU."""
+    for record in records:
+        shape = record["shape"]
+        if shape is None or "cuda" not in record["device"]:
+            continue
+        fields = {
+            "device": record["device"]["device"],
+            "step": shape["step"],
+            "dtype": shape["dtype"],
+            "head_dim": shape["head_dim"],
+            "dense": shape["window"] is None,
+            "paged": shape["page_size"] > 0,
+            "batch": shape["batch"],
+            "max_query": shape["max_query"],
+            "max_key": shape["max_key"],
+        }
+        for one in record["results"]:
+            if one["milliseconds"] is not None:
+                row = {**fields, "kernel": one["kernel"], "milliseconds": one["milliseconds"]}
+                yield f"    Measurement({', '.join(f'{name}={value!r}' for name, value in row.items())}),"
+
+
+if __name__ == "__main__":
+    found = read_records(RESULTS)
+    for line in (measurements if "--python" in sys.argv[1:] else markdown)(found):
+        print(line)

@@ -1,0 +1,172 @@
+"""Dense attention by what is installed: cuDNN and FlashAttention within PyTorch, and vLLM's FlashAttention 3.
+
+They know no anchors. Dense cases are left to them where they are fastest; a window alone is taken by FlashAttention 3
+when it is measured beside ours. They are reached through PyTorch's operators, since only those return the log-sum-exp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .problem import FORWARD, Inputs, Pattern, Problem
+from .registry import Kernel
+
+_HALVES = (torch.float16, torch.bfloat16)
+_WIDEST = 256
+_CUDNN_WIDEST = 128
+_HOPPER = (9, 0)
+
+
+def _with(operator: str, **more: Any) -> Callable[[Inputs, Pattern, Tensor, Tensor], None]:
+    """Return a run by one of PyTorch's operators, which want equal sequences as [B, H, S, D], and kv heads repeated."""
+
+    def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
+        group = inputs.heads // inputs.kv_heads
+        query, key, value = (
+            tensor.unflatten(0, (inputs.batch, -1)).transpose(1, 2)
+            for tensor in (inputs.query, inputs.key, inputs.value)
+        )
+        if group > 1:
+            key, value = (tensor.repeat_interleave(group, dim=1) for tensor in (key, value))
+        attend: Any = getattr(torch.ops.aten, operator)
+        causal = pattern.causal and inputs.max_query > 1
+        found, sums, *_ = attend(query, key, value, is_causal=causal, scale=pattern.scale_for(query.shape[-1]), **more)
+        out.copy_(found.transpose(1, 2).flatten(0, 1))
+        lse.copy_(sums.reshape(inputs.batch, inputs.heads, -1).transpose(0, 1).flatten(1))
+
+    return run
+
+
+def _dense_refusal(problem: Problem, widest: int) -> str:
+    """Return why PyTorch's dense operators cannot: they know equal lengths, aligned at the first token, and no
+    extras.
+    """
+    pattern = problem.pattern
+    if not problem.dense or problem.learned or pattern.softcap:
+        return "dense attention only: no window, anchors, learned anchors or soft cap"
+    if problem.page_size or not problem.equal_lengths:
+        return "sequences of equal length in packed keys only"
+    if pattern.causal and problem.max_query not in (1, problem.max_key):
+        return "its causal mask is aligned at the first token; here keys precede the queries"
+    if not problem.max_key or not problem.max_query:
+        return "no empty sequences"
+    if problem.value_dim != problem.head_dim or problem.head_dim % 8 or problem.head_dim > widest:
+        return f"head dims that are a multiple of 8, up to {widest}, the same for values"
+    return ""
+
+
+def _cuda_refusal(problem: Problem, widest: int) -> str:
+    if problem.device != "cuda":
+        return "needs CUDA"
+    if problem.dtype not in _HALVES:
+        return "float16 and bfloat16 only"
+    return _dense_refusal(problem, widest)
+
+
+def _cudnn_refusal(problem: Problem) -> str:
+    if problem.device == "cuda" and not torch.backends.cudnn.is_available():
+        return "this PyTorch has no cuDNN"
+    return _cuda_refusal(problem, _CUDNN_WIDEST)
+
+
+def _flash_refusal(problem: Problem) -> str:
+    return _cuda_refusal(problem, _WIDEST)
+
+
+def _flash_cpu_refusal(problem: Problem) -> str:
+    if problem.device != "cpu":
+        return "needs a CPU"
+    return _dense_refusal(problem, _WIDEST)
+
+
+def _flash3_refusal(problem: Problem) -> str:
+    """FlashAttention 3 of vLLM is there where something has loaded it: an engine, or `attention bench --peers`."""
+    pattern = problem.pattern
+    if problem.device != "cuda" or not hasattr(_flash3_operators(), "fwd"):
+        return "vLLM's FlashAttention 3 is not loaded"
+    if torch.cuda.get_device_capability() < _HOPPER or problem.dtype not in _HALVES:
+        return "Hopper, with float16 and bfloat16, only"
+    if not problem.dense and (pattern.anchors or not pattern.causal):
+        return "a causal window without anchors, or dense, only"
+    if problem.learned or problem.value_dim != problem.head_dim:
+        return "no learned anchors, values as wide as keys"
+    return "" if problem.head_dim <= _WIDEST and problem.head_dim % 8 == 0 else "head dims up to 256 only"
+
+
+def _flash3(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
+    """Run the operator of the vLLM 0.26.0 wheel; its argument order is that of
+    vllm_flash_attn/flash_attn_interface.py.
+    """
+    left = -1 if pattern.window is None else pattern.window - 1
+    right = 0 if pattern.causal else -1
+    paged = inputs.block_table is not None
+    scale = pattern.scale_for(inputs.query.shape[-1])
+    places = (inputs.query_starts, None if paged else inputs.key_starts, None, None, inputs.key_lengths)
+    result = _flash3_operators().fwd(
+        *(inputs.query, inputs.key, inputs.value, None, None, None, out),
+        *(*places, inputs.max_query, inputs.max_key, inputs.block_table, None, None, None, None, None),
+        *(
+            None,
+            None,
+            None,
+            scale,
+            pattern.causal,
+            left,
+            right,
+            pattern.softcap,
+            True,
+            None,
+            0,
+            None,
+            0,
+            None,
+            1,
+            0,
+            None,
+        ),
+    )
+    lse.copy_(result[1])
+
+
+def _flash3_operators() -> Any:
+    return torch.ops._vllm_fa3_C  # noqa: SLF001 -- the library's own name
+
+
+KERNELS = (
+    Kernel(
+        name="cudnn",
+        step=FORWARD,
+        summary="cuDNN, dense",
+        refusal=_cudnn_refusal,
+        run=_with("_scaled_dot_product_cudnn_attention", attn_bias=None, compute_log_sumexp=True),
+        yardstick=True,
+    ),
+    Kernel(
+        name="flash3",
+        step=FORWARD,
+        summary="vLLM's FlashAttention 3",
+        refusal=_flash3_refusal,
+        run=_flash3,
+        yardstick=True,
+    ),
+    Kernel(
+        name="torch_flash",
+        step=FORWARD,
+        summary="FlashAttention 2 of PyTorch, dense",
+        refusal=_flash_refusal,
+        run=_with("_scaled_dot_product_flash_attention"),
+        yardstick=True,
+    ),
+    Kernel(
+        name="torch_flash_cpu",
+        step=FORWARD,
+        summary="PyTorch's fused attention on a CPU, dense",
+        refusal=_flash_cpu_refusal,
+        run=_with("_scaled_dot_product_flash_attention_for_cpu"),
+        yardstick=True,
+    ),
+)

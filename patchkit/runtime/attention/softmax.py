@@ -1,0 +1,52 @@
+"""Softmax over the last dimension that survives large logits and fully masked rows, with its own backward.
+
+s_i = exp(x_i - max x) / sum_j exp(x_j - max x), computed in float32 (float64 for float64);
+dL/dx_i = s_i (g_i - sum_j g_j s_j). A row of which nothing is kept has s = 0 and no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def stable_softmax(logits: Tensor, keep: Tensor | None = None) -> Tensor:
+    """Return the softmax of logits [..., n] in their dtype; `keep` bool, broadcast to them, masks where it is false.
+
+    A logit of -inf is masked too. What is masked has no influence, whatever it holds; a NaN that is kept reaches its
+    row.
+    """
+    result: Tensor = _StableSoftmax.apply(logits, keep)
+    return result
+
+
+class _StableSoftmax(torch.autograd.Function):  # type: ignore[misc]  # torch is seen as Any
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, keep: Tensor | None) -> Tensor:
+        wide = _widened(logits)
+        if keep is not None:
+            wide = wide.masked_fill(~keep, -torch.inf)
+        if not wide.shape[-1]:
+            shares = wide
+        else:
+            largest = wide.amax(-1, keepdim=True)
+            shares = torch.exp(wide - largest.masked_fill(largest == -torch.inf, 0.0))
+            total = shares.sum(-1, keepdim=True)
+            shares = shares / total.masked_fill(total == 0, 1.0)
+        result = shares.to(logits.dtype)
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (result,) = ctx.saved_tensors
+        shares = _widened(result)
+        # Where the share is 0 nothing flows, even if the gradient that comes in is not a number.
+        pulled = (shares * _widened(grad)).masked_fill(shares == 0, 0.0)
+        return (pulled - shares * pulled.sum(-1, keepdim=True)).to(grad.dtype), None
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -1,0 +1,101 @@
+"""`patchkit attention`: what it answers without torch, and the commands as they are used."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.cli.said import Patchkit
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _own_interpreter_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "0")  # the command sets it; it goes back with the test
+
+
+@pytest.mark.parametrize("command", ["check", "bench", "list", "peers"])
+def test_help_has_an_example(patchkit: Patchkit, command: str) -> None:
+    said = patchkit("attention", command, "--help")
+    assert said.status == 0
+    assert f"patchkit attention {command}" in said.out
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("check", "--compile"), ("bench",), ("list",)], ids=" ".join)
+def test_without_torch_it_says_what_to_install(
+    patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("patchkit.attention.here.find_spec", lambda _: None)
+    said = patchkit("attention", *arguments)
+    assert said.status == 1
+    assert "torch is not installed" in said.err
+    assert "patchkit-engines[torch]" in said.err
+
+
+@needs_torch
+class TestCheck:
+    ONE = ("attention", "check", "--kernel", "eager", "--dtype", "float32", "--case", "one token")
+
+    def test_text_says_how_many_are_right(self, patchkit: Patchkit) -> None:
+        said = patchkit(*self.ONE)
+        assert said.status == 0
+        assert "eager: 2 of 2 right, 0 refused" in said.out
+
+    def test_document(self, patchkit: Patchkit) -> None:
+        document = patchkit(*self.ONE, "--json").document
+        assert document["schema"] == 1
+        assert document["right"] is True
+        assert {row["case"] for row in document["results"]} == {"one token", "paged, pages of one token"}
+
+    def test_kernel_that_takes_no_case_is_no_success(self, patchkit: Patchkit) -> None:
+        said = patchkit("attention", "check", "--kernel", "cudnn", "--case", "one token", "--device", "cpu")
+        assert said.status == 1
+        assert "needs CUDA" in said.out
+
+    def test_names_that_are_not_there_are_usage(self, patchkit: Patchkit) -> None:
+        assert patchkit("attention", "check", "--kernel", "fastest").status == 2
+        assert patchkit("attention", "check", "--case", "no such case").status == 2
+
+    def test_device_that_is_not_there(self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        said = patchkit("attention", "check", "--device", "cuda")
+        assert said.status == 1
+        assert "there is no CUDA device here" in said.err
+
+
+@needs_torch
+def test_list_says_who_answers_and_why_not_the_others(patchkit: Patchkit) -> None:
+    said = patchkit("attention", "list", "--case", "decode", "--device", "cpu")
+    assert said.status == 0
+    assert "chosen: eager" in said.out
+    assert "cudnn: needs CUDA" in said.out
+    (row,) = patchkit("attention", "list", "--case", "decode", "--device", "cpu", "--json").document["workloads"]
+    assert row["chosen"] == "eager"
+
+
+@needs_torch
+def test_bench_writes_table_picture_and_records(
+    patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patchkit.attention import benching
+
+    monkeypatch.setattr(benching, "check_cases", lambda _: [])  # what the check finds is tested beside it
+    arguments = ("--case", "dense", "--device", "cpu", "--calls", "1", "--plot", "out.svg", "--record", "records")
+    said = patchkit("attention", "bench", *arguments)
+    assert said.status == 0
+    assert "torch_flash_cpu" in said.out
+    assert (tmp_path / "out.svg").read_text().startswith("<svg")
+    assert len(list((tmp_path / "records").iterdir())) == 1
+
+
+@needs_torch
+def test_bench_leaves_out_what_the_check_finds_wrong(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    from patchkit.attention import benching
+
+    monkeypatch.setattr(benching, "_wrong_kernels", lambda *_: {"eager": "one token: out: error"})
+    said = patchkit("attention", "bench", "--case", "dense", "--device", "cpu", "--calls", "1")
+    assert said.status == 1
+    assert "eager: wrong, not timed: wrong in `attention check`: one token" in said.out
