@@ -22,6 +22,7 @@ COMMANDS = {
     "diff": "What differs from pristine, as a unified diff.",
     "revert": "Take out everything, a layer, or a patch; the bytes are as before.",
     "series": "Author and keep a series of patches: list, show, lint, new, import, edit, refresh, lock.",
+    "abi": "Whether binaries fit: check, explain, matrix, env, diff, snapshot.",
 }
 """Name and short help of every command; the module `patchkit.cli.<name>` holds it as `command`."""
 
