@@ -46,10 +46,10 @@ class SharedObject:
         return tuple(symbol for symbol in self.symbols if symbol.defined)
 
 
-def read_object(path: Path, name: str = "", *, uses: bool = False) -> SharedObject:
+def read_object(path: Path, name: str = "", *, symbols: bool = True, uses: bool = False) -> SharedObject:
     """Read a shared object; ObjectFormatError when it is damaged, or no 64-bit little-endian ELF file.
 
-    `uses`: read its relocations too.
+    `uses`: read its relocations too. Without `symbols` neither these nor schemas are read: torch's libraries are large.
     """
     with open_elf(path, name) as elf:
         dynamic = Dynamic(elf)
@@ -62,11 +62,11 @@ def read_object(path: Path, name: str = "", *, uses: bool = False) -> SharedObje
             rpath=_directories(dynamic.names(DT_RPATH, "RPATH")),
             runpath=_directories(dynamic.names(DT_RUNPATH, "RUNPATH")),
             versions=dynamic.needed_versions(),
-            symbols=read_symbols(elf, dynamic),
+            symbols=read_symbols(elf, dynamic) if symbols else (),
             binds_now=dynamic.binds_now,
             symbolic=dynamic.is_symbolic,
             architectures=read_architectures(elf),
-            schemas=read_schemas(elf),
+            schemas=read_schemas(elf) if symbols else (),
             uses=read_uses(elf, dynamic) if uses else {},
         )
 

@@ -31,6 +31,7 @@ _HIDDEN_VERSION = 0x8000
 _LOCAL_VERSION, _BASE_VERSION = 0, 1
 _MOST_SYMBOLS = 1 << 23
 _MOST_RELOCATIONS = 1 << 23
+_LONGEST_CHAIN = 1 << 16
 _WORD = 4
 
 
@@ -175,14 +176,14 @@ def _gnu_hash_count(elf: ElfFile, dynamic: Dynamic) -> int:
     buckets, first, blooms, _ = struct.unpack("<4I", elf.read_at(address, 16, "hash table"))
     at = address + 16 + 8 * blooms
     table = memoryview(elf.read_at(at, _WORD * buckets, "hash table")).cast("I")
-    last = max(table, default=0)
+    last = int(max(table, default=0))
     if last < first:
-        return first
+        return int(first)
     offset, left = elf.offset_of(at + _WORD * (buckets + last - first), "hash table")
-    chain = memoryview(elf.read(offset, min(left, _WORD * _MOST_SYMBOLS) // _WORD * _WORD, "hash table")).cast("I")
-    for place, word in enumerate(chain.tolist(), start=last + 1):
-        if word & 1:
-            return place
+    chain = elf.read(offset, min(left, _WORD * _LONGEST_CHAIN) // _WORD * _WORD, "hash table")
+    for place in range(0, len(chain), _WORD):
+        if chain[place] & 1:
+            return last + place // _WORD + 1
     raise elf.fault("a chain of its hash table does not end")
 
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 from patchkit.abi.elf_file import ElfFile
 from patchkit.pattern import compile_lazily
 
+_TYPE = (
+    rb"(?:Tensor|int|SymInt|float|bool|str|Scalar|Device|Generator|Layout|MemoryFormat|Stream|Dict|Any|None|__torch__)"
+)
 _SCHEMA = compile_lazily(
-    rb"[A-Za-z_][A-Za-z0-9_:]{0,99}(?:\.[A-Za-z0-9_]{1,60})?\([ \n]*"
-    rb"(?:|(?:Tensor|int|SymInt|float|bool|str|Scalar|ScalarType|Device|Any|Dict|__torch__|\*)[^\0]{0,8000})\)"
-    rb"\s*->\s*[^\0]{1,300}"
+    rb"([A-Za-z_][A-Za-z0-9_:]{0,99}(?:\.[A-Za-z0-9_]{1,60})?\(\s*(?:|(?:" + _TYPE + rb"|\*)[^\0]{0,8000}?)\))\s*->\s*"
+    # A compiler that builds a std::string from a literal may keep its last bytes elsewhere: then the result is cut off.
+    rb"(\((?:[^()\0]|\([^()\0]*\)){0,500}\)|"
+    + _TYPE
+    + rb"[A-Za-z0-9_.]*(?:\([a-z0-9]+!?[^()\0]*\))?(?:\[[0-9]*\])?\??)?"
 )
 _SPACE = compile_lazily(r"\s+")
 _CHUNK = 1 << 22
@@ -21,7 +26,10 @@ _MOST_BYTES = 1 << 27
 
 
 def read_schemas(elf: ElfFile) -> tuple[str, ...]:
-    """Return the schemas in canonical spacing, sorted. At most 128 MiB of read-only data are looked through."""
+    """Return the schemas in canonical spacing, sorted; `?` for a result that does not stand with the rest.
+
+    At most 128 MiB of read-only data are looked through.
+    """
     found: set[str] = set()
     for section in elf.sections():
         if section.name.startswith(".rodata"):
@@ -44,8 +52,12 @@ def _schemas_in(content: bytes) -> set[str]:
         start, end = content.rfind(b"\0", 0, place) + 1, content.find(b"\0", place)
         if end < 0:
             break
-        if match := _SCHEMA.fullmatch(content, start, end):
-            found.add(_canonical(match[0].decode("ascii", "backslashreplace")))
+        if match := _SCHEMA.match(content, start, end):
+            arguments, result = (
+                match[1].decode("ascii", "backslashreplace"),
+                (match[2] or b"?").decode("ascii", "replace"),
+            )
+            found.add(f"{_canonical(arguments)} -> {_canonical(result)}")
         place = content.find(b"->", end)
     return found
 
