@@ -32,8 +32,11 @@ _MOST_OBJECTS = 512
 _CHUNK = 1 << 20
 
 
-def inspect_tree(root: Path, dist_info: str, *, file: str = "", sha256: str = "") -> WheelFacts:
-    """Read the distribution whose dist-info directory lies below `root`. A damaged shared object has a `fault`."""
+def inspect_tree(root: Path, dist_info: str, *, file: str = "", sha256: str = "", symbols: bool = True) -> WheelFacts:
+    """Read the distribution whose dist-info directory lies below `root`. A damaged shared object has a `fault`.
+
+    Without `symbols` neither symbols nor schemas are read.
+    """
     home = root / dist_info
     headers = read_metadata(home / "METADATA")
     if not headers.get("name"):
@@ -54,14 +57,25 @@ def inspect_tree(root: Path, dist_info: str, *, file: str = "", sha256: str = ""
         requires_python="".join(headers.get("requires-python", [])[:1]),
         requires=tuple(headers.get("requires-dist", ())),
         extras=tuple(headers.get("provides-extra", ())),
-        objects=tuple(inspect_object(root, path) for path in paths if (root / path).exists()),
+        objects=tuple(inspect_object(root, path, symbols=symbols) for path in paths if (root / path).exists()),
     )
 
 
-def inspect_object(root: Path, path: PurePosixPath) -> ObjectFacts:
+def inspect_torch(root: Path, dist_info: str) -> WheelFacts:
+    """Read torch's libraries without their symbols, which are too many for records; a damaged library is an error."""
+    wheel = inspect_tree(root, dist_info, symbols=False)
+    for facts in wheel.objects:
+        if facts.fault:
+            raise ObjectFormatError(f"{facts.path}: cannot be read", why=f"  {facts.fault}", hint="install torch again")
+    if not wheel.objects:
+        raise TargetError(f"{root / dist_info}: lists none of torch's libraries", hint="install torch again")
+    return wheel
+
+
+def inspect_object(root: Path, path: PurePosixPath, *, symbols: bool = True) -> ObjectFacts:
     """Read one shared object of a tree."""
     try:
-        return object_facts(read_object(root / path, str(path)), str(path))
+        return object_facts(read_object(root / path, str(path), symbols=symbols), str(path))
     except ObjectFormatError as error:
         return ObjectFacts(path=str(path), fault=error.why.strip() or error.what)
 
@@ -87,17 +101,13 @@ def object_facts(shared: SharedObject, path: str) -> ObjectFacts:
 
 def take_snapshot(root: Path, dist_info: str, *, file: str = "", sha256: str = "") -> Snapshot:
     """Read what a snapshot keeps. Of torch's libraries the exports are hashed, and imports are left out."""
-    wheel = inspect_tree(root, dist_info, file=file, sha256=sha256)
-    if wheel.distribution != TORCH:
-        return Snapshot(wheel=wheel, exports={}, layouts={})
-    for facts in wheel.objects:
-        if facts.fault:
-            raise ObjectFormatError(f"{facts.path}: cannot be read", why=f"  {facts.fault}", hint="install torch again")
-    lean = tuple(replace(facts, imports=(), exports=(), schemas=()) for facts in wheel.objects)
+    if normalise_name(dist_info.partition("-")[0]) != TORCH:
+        return Snapshot(wheel=inspect_tree(root, dist_info, file=file, sha256=sha256), exports={}, layouts={})
+    wheel = inspect_torch(root, dist_info)
     exports = {
         one.name: tuple(sorted(map(hash_name, read_exports(root / one.path, one.path)))) for one in wheel.objects
     }
-    return Snapshot(wheel=replace(wheel, objects=lean), exports=exports, layouts={})
+    return Snapshot(wheel=replace(wheel, file=file, sha256=sha256), exports=exports, layouts={})
 
 
 @contextmanager
@@ -149,7 +159,7 @@ def read_metadata(path: Path) -> dict[str, list[str]]:
     headers: dict[str, list[str]] = {}
     for line in (read_small(path) or "").splitlines():
         name, colon, value = line.partition(":")
-        if not line.strip():
+        if not line:  # a blank line within a header is written with blanks in front: setuptools does so with licences
             break
         if colon and not line[0].isspace():
             headers.setdefault(name.lower(), []).append(value.strip())

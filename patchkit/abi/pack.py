@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from patchkit.abi.snapshot import (
+    ENDING,
     LAYOUTS,
     SCHEMA,
     SYMBOLS,
@@ -26,7 +27,7 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
 
     directory.mkdir(parents=True, exist_ok=True)
     facts = Facts(directory)
-    stored = facts.wheels if (directory / WHEELS).is_file() else ()
+    stored = facts.wheels
     wheels = {(one.distribution, one.version): one for one in stored}
     exports = _stored_exports(facts) if (directory / SYMBOLS).is_file() else {}
     layouts: dict[str, Mapping[str, Any]] = {
@@ -41,7 +42,9 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
             layouts[wheel.title] = {**layouts.get(wheel.title, {}), **snapshot.layouts}
     ordered = [wheels[key] for key in sorted(wheels, key=lambda key: (key[0], Version(key[1])))]
     table = build_table({version: exports[version] for version in sorted(exports, key=Version)})
-    _write(directory / WHEELS, deflate({"schema": SCHEMA, "wheels": [wheel_document(one) for one in ordered]}))
+    (directory / WHEELS).mkdir(exist_ok=True)
+    for one in ordered:
+        _write(directory / WHEELS / f"{one.title}{ENDING}", deflate({"schema": SCHEMA, "wheel": wheel_document(one)}))
     _write(directory / SYMBOLS, table.pack())
     if layouts:
         _write(directory / LAYOUTS, deflate({"schema": SCHEMA, "releases": layouts}))

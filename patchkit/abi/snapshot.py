@@ -1,8 +1,8 @@
 """Snapshots: what is known about released wheels, kept in the package, so that questions need no download.
 
-`facts/wheels.json.z` holds the records of engines and of torch's libraries, `facts/torch.symbols` torch's exports (see
-`symbol_table`), `facts/layouts.json.z` struct layouts: release -> struct -> record. A snapshot that `patchkit abi
-snapshot` writes is one JSON document with the same records, and `layouts` keyed by struct name.
+`facts/wheels/NAME==VERSION.json.z` holds the record of an engine or of torch's libraries, `facts/torch.symbols` torch's
+exports (see `symbol_table`), `facts/layouts.json.z` struct layouts: release -> struct -> record. A snapshot that
+`patchkit abi snapshot` writes is one JSON document with the same records, and `layouts` keyed by struct name.
 Both have `schema: 1`.
 """
 
@@ -18,12 +18,14 @@ from typing import Any
 from patchkit.abi.facts import Import, ObjectFacts, VersionNeed, WheelFacts
 from patchkit.abi.symbol_table import SymbolTable, unpack_table
 from patchkit.engine import normalise_name
+from patchkit.environment import directory_names
 from patchkit.errors import ObjectFormatError
 from patchkit.record import dataclass
 
 SCHEMA = 1
 FACTS = Path(__file__).resolve().parent / "facts"
-WHEELS, SYMBOLS, LAYOUTS = "wheels.json.z", "torch.symbols", "layouts.json.z"
+WHEELS, SYMBOLS, LAYOUTS = "wheels", "torch.symbols", "layouts.json.z"
+ENDING = ".json.z"
 TORCH = "torch"
 _LARGEST = 1 << 28
 _BROKEN = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OSError, zlib.error)
@@ -45,20 +47,30 @@ class Facts:
 
     def __init__(self, directory: Path = FACTS) -> None:
         self._directory = directory
-        self._wheels: tuple[WheelFacts, ...] | None = None
+        self._titles: tuple[tuple[str, str], ...] | None = None
+        self._wheels: dict[tuple[str, str], WheelFacts] = {}
         self._symbols: SymbolTable | None = None
         self._layouts: Mapping[str, Layouts] | None = None
 
     @property
     def wheels(self) -> tuple[WheelFacts, ...]:
-        """Every stored wheel: engines, kernels and torch, in the order of release."""
-        if self._wheels is None:
-            document = _inflate(self._directory / WHEELS)
+        """Every stored wheel: engines, kernels and torch, by name and in the order of release."""
+        return tuple(self._wheel(name, version) for name, version in self.titles)
+
+    @property
+    def titles(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of every stored wheel, by name and in the order of release."""
+        if self._titles is None:
+            from packaging.version import InvalidVersion, Version
+
+            directory = self._directory / WHEELS
+            found = [name.removesuffix(ENDING).partition("==") for name in directory_names(directory)]
             try:
-                self._wheels = tuple(wheel_from(one) for one in document["wheels"])
-            except _BROKEN as error:
-                raise _damaged(str(self._directory / WHEELS), error) from error
-        return self._wheels
+                ordered = sorted(((row[0], row[2]) for row in found), key=lambda row: (row[0], Version(row[1])))
+            except InvalidVersion as error:
+                raise _damaged(str(directory), error) from error
+            self._titles = tuple(ordered)
+        return self._titles
 
     @property
     def symbols(self) -> SymbolTable:
@@ -71,16 +83,16 @@ class Facts:
     @property
     def torches(self) -> tuple[str, ...]:
         """The stored releases of torch, oldest first."""
-        return tuple(wheel.version for wheel in self.wheels if wheel.distribution == TORCH)
+        return self.versions(TORCH)
 
     def find(self, distribution: str, version: str) -> WheelFacts | None:
         """Return a stored wheel, None when there is none of that name and version."""
         wanted = normalise_name(distribution)
-        return next((one for one in self.wheels if (one.distribution, one.version) == (wanted, version)), None)
+        return self._wheel(wanted, version) if (wanted, version) in self.titles else None
 
     def versions(self, distribution: str) -> tuple[str, ...]:
         """Return the stored versions of a distribution."""
-        return tuple(one.version for one in self.wheels if one.distribution == normalise_name(distribution))
+        return tuple(version for name, version in self.titles if name == normalise_name(distribution))
 
     def layouts(self, release: str) -> Mapping[str, Any]:
         """Return struct -> record of a release (`torch==2.8.0`), nothing when none is stored."""
@@ -92,6 +104,16 @@ class Facts:
                 raise _damaged(str(path), ValueError("it has no releases"))
             self._layouts = releases
         return self._layouts.get(release, {})
+
+    def _wheel(self, name: str, version: str) -> WheelFacts:
+        if (name, version) not in self._wheels:
+            path = self._directory / WHEELS / f"{name}=={version}{ENDING}"
+            document = _inflate(path)
+            try:
+                self._wheels[name, version] = wheel_from(document["wheel"])
+            except _BROKEN as error:
+                raise _damaged(str(path), error) from error
+        return self._wheels[name, version]
 
 
 @lru_cache(maxsize=1)

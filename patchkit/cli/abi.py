@@ -9,6 +9,11 @@ import click
 from patchkit.cli.main import LazyGroup
 
 COMMANDS = {
+    "check": "Whether an engine's shared objects fit a torch and a system.",
+    "explain": "What a symbol or a pasted ImportError means, and which torch has it.",
+    "matrix": "Engines by torch releases: how many symbols are missing.",
+    "env": "Whether engines can share one environment: what pins what.",
+    "diff": "What differs between two releases, and whether it breaks.",
     "snapshot": "Write down what is known about a wheel.",
 }
 """Name and short help of every command; the module `patchkit.cli.abi_<name>` holds it as `command`."""

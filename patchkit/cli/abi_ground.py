@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from patchkit.abi.facts import WheelFacts
 from patchkit.abi.inspect_wheel import find_dist_info
+from patchkit.abi.requirements import pinned_torch
+from patchkit.abi.snapshot import TORCH, Facts
+from patchkit.abi.torch_build import TorchBuild, installed_torch, stored_torch
 from patchkit.cli.options import Choice, select_tree
 from patchkit.engine import find_engine, normalise_name
 from patchkit.environment import directory_names, interpreter_environment, prefix_sites, running_environment
@@ -12,7 +16,7 @@ from patchkit.errors import TargetError, UsageError
 from patchkit.output import Output
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
-from patchkit.specifier import accepts
+from patchkit.specifier import accepts, pinned_version
 
 _REQUIREMENT = compile_lazily(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:[=<>!~].*)?)")
 
@@ -26,6 +30,7 @@ class Ground:
     sites: tuple[Path, ...]
     python: Path | None
     python_version: str
+    file: str = ""
 
 
 def find_distribution(choice: Choice, output: Output) -> Ground:
@@ -47,6 +52,38 @@ def find_distribution(choice: Choice, output: Output) -> Ground:
         python=tree.python,
         python_version=tree.python_version,
     )
+
+
+def against_torch(text: str, ground: Ground, wheel: WheelFacts, facts: Facts) -> TorchBuild:
+    """Return the torch that --against names, else the installed one, else the stored one that the wheel pins."""
+    if text:
+        name, specifier = _name(text)
+        version = pinned_version(specifier)
+        if normalise_name(name) != TORCH or not version:
+            raise UsageError(f"--against {text}: expected torch==VERSION", hint="such as --against torch==2.8.0")
+        return stored_torch(facts, version)
+    for site in ground.sites:
+        if _holds(site, TORCH):
+            return installed_torch(site, find_dist_info(site, TORCH), facts)
+    pinned = pinned_torch(wheel)
+    if pinned in facts.torches:
+        return stored_torch(facts, pinned)
+    raise UsageError(
+        f"no torch to check {wheel.title} against",
+        why="  none is installed beside it, and "
+        + (f"no facts are stored about torch {pinned}" if pinned else "it pins none"),
+        hint="--against torch==VERSION takes a released one; stored are " + ", ".join(facts.torches),
+    )
+
+
+def torch_of(python: Path, facts: Facts) -> TorchBuild:
+    """Return the torch that is installed for an interpreter."""
+    sites = interpreter_environment(python).sites
+    for site in sites:
+        if _holds(site, TORCH):
+            return installed_torch(site, find_dist_info(site, TORCH), facts)
+    looked = ", ".join(map(str, sites)) or "no directory at all"
+    raise TargetError(f"no torch is installed for {python}", why=f"  looked in {looked}", hint="check --python")
 
 
 def _find_other(choice: Choice) -> Ground:
