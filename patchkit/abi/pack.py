@@ -19,13 +19,13 @@ from patchkit.abi.snapshot import (
     wheel_document,
 )
 from patchkit.abi.symbol_table import build_table
+from patchkit.errors import RefusedError
 
 
 def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...]:
     """Write the snapshots over what a directory of facts holds, and return the releases that are there then."""
     from packaging.version import Version
 
-    directory.mkdir(parents=True, exist_ok=True)
     facts = Facts(directory)
     stored = facts.wheels
     wheels = {(one.distribution, one.version): one for one in stored}
@@ -42,7 +42,7 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
             layouts[wheel.title] = {**layouts.get(wheel.title, {}), **snapshot.layouts}
     ordered = [wheels[key] for key in sorted(wheels, key=lambda key: (key[0], Version(key[1])))]
     table = build_table({version: exports[version] for version in sorted(exports, key=Version)})
-    (directory / WHEELS).mkdir(exist_ok=True)
+    _make_directory(directory / WHEELS)
     for one in ordered:
         _write(directory / WHEELS / f"{one.title}{ENDING}", deflate({"schema": SCHEMA, "wheel": wheel_document(one)}))
     _write(directory / SYMBOLS, table.pack())
@@ -67,7 +67,17 @@ def _stored_exports(facts: Facts) -> dict[str, Mapping[str, Iterable[int]]]:
     return stored
 
 
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RefusedError(f"{path}: cannot be made", why=f"  {error.strerror}", hint="check the place") from error
+
+
 def _write(path: Path, content: bytes) -> None:
     staged = path.with_name(path.name + ".new")
-    staged.write_bytes(content)
-    staged.replace(path)
+    try:
+        staged.write_bytes(content)
+        staged.replace(path)
+    except OSError as error:
+        raise RefusedError(f"{path}: cannot be written", why=f"  {error.strerror}", hint="check the place") from error

@@ -12,7 +12,7 @@ from patchkit.abi.torch_build import TorchBuild, installed_torch, stored_torch
 from patchkit.cli.options import Choice, select_tree
 from patchkit.engine import find_engine, normalise_name
 from patchkit.environment import directory_names, interpreter_environment, prefix_sites, running_environment
-from patchkit.errors import TargetError, UsageError
+from patchkit.errors import RefusedError, TargetError, UsageError
 from patchkit.output import Output
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
@@ -84,6 +84,14 @@ def torch_of(python: Path, facts: Facts) -> TorchBuild:
             return installed_torch(site, find_dist_info(site, TORCH), facts)
     looked = ", ".join(map(str, sites)) or "no directory at all"
     raise TargetError(f"no torch is installed for {python}", why=f"  looked in {looked}", hint="check --python")
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write what a command makes; RefusedError when it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RefusedError(f"{path}: cannot be written", why=f"  {error.strerror}", hint="name another file") from error
 
 
 def _find_other(choice: Choice) -> Ground:

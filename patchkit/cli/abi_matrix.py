@@ -40,17 +40,16 @@ def command(*, engines: str, torches: str, python: Path | None, html: Path | Non
     from patchkit.abi.matrix import build_matrix, chosen_engines, chosen_torches
     from patchkit.abi.matrix_page import matrix_page
     from patchkit.abi.snapshot import stored_facts
+    from patchkit.cli.abi_ground import torch_of, write_file
 
     facts = stored_facts()
     columns = list(chosen_torches(_split(torches), facts))
     if python is not None:
-        from patchkit.cli.abi_ground import torch_of
-
         columns.append(torch_of(python, facts))
     matrix = build_matrix(chosen_engines(_split(engines), facts), columns)
     if html is not None:
         words = demangle(name for row in matrix.rows for cell in row.cells for name in cell.missing)
-        html.write_text(matrix_page(matrix, words), encoding="utf-8")
+        write_file(html, matrix_page(matrix, words))
     if output.machine:
         output.document(_document(matrix))
     else:

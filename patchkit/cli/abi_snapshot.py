@@ -48,12 +48,14 @@ def command(
         return _pack(pack, snapshots, output)
     if snapshots:
         raise UsageError("snapshots are named with --pack", hint="--pack DIR says where to put them together")
+    from patchkit.cli.abi_ground import write_file
+
     snapshot = _taken(choice, wheel, output)
     text = json.dumps(snapshot_document(snapshot), indent=1) + "\n"
     if output_file is None:
         output.raw(text.encode())
         return ExitStatus.DONE
-    output_file.write_text(text)
+    write_file(output_file, text)
     if output.machine:
         output.document({"schema": 1, "written": str(output_file), "wheel": snapshot.wheel.title})
     else:
