@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from functools import lru_cache
 
 from patchkit.pattern import compile_lazily
 
@@ -14,6 +15,7 @@ from patchkit.pattern import compile_lazily
 # the length of an identifier, or one more character of code.
 _TOKEN = compile_lazily(r"L[a-z]n?[0-9]+E|S[0-9A-Z]*_|S[a-z]|T[0-9]*_|A[0-9]+_|[CD][0-5]|([0-9]+)|.")
 _NAMESPACES = frozenset({"c10", "at", "torch", "caffe2"})
+_WRITTEN = tuple(f"{len(one)}{one}" for one in sorted(_NAMESPACES))
 _STABLE = ("aoti_torch_", "torch_")
 _LONGEST = 1 << 16
 
@@ -57,10 +59,11 @@ def qualified_name(name: str) -> tuple[str, ...]:
     return ()
 
 
+@lru_cache(maxsize=1 << 16)
 def is_torch_symbol(name: str) -> bool:
     """Tell by its name whether a symbol is torch's: of c10, at, torch or caffe2, or of the stable C interface."""
     if name.startswith("_Z"):
-        return not _NAMESPACES.isdisjoint(identifiers(name))
+        return any(one in name for one in _WRITTEN) and not _NAMESPACES.isdisjoint(identifiers(name))
     return name.startswith(_STABLE)
 
 

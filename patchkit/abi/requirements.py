@@ -71,20 +71,26 @@ def pinned_versions(wheel: WheelFacts, package: str) -> tuple[str, ...]:
     """Return the single versions that a wheel pins a package to, in any of its extras."""
     from patchkit.specifier import pinned_version
 
-    pinned = (pinned_version(str(one.specifier)) for one in _parsed(wheel) if normalise_name(one.name) == package)
+    named = (one for one in _parsed(wheel, package) if normalise_name(one.name) == package)
+    pinned = (pinned_version(str(one.specifier)) for one in named)
     return tuple(sorted({version for version in pinned if version}))
 
 
 def requires(wheel: WheelFacts, package: str) -> bool:
     """Tell whether a wheel names a package at all, in any of its extras."""
-    return any(normalise_name(one.name) == package for one in _parsed(wheel))
+    return any(normalise_name(one.name) == package for one in _parsed(wheel, package))
 
 
-def _parsed(wheel: WheelFacts) -> Iterator[Requirement]:
-    """Yield the requirements that can be read: one that cannot was not installed by anyone either."""
+def _parsed(wheel: WheelFacts, start: str = "") -> Iterator[Requirement]:
+    """Yield the requirements that can be read: one that cannot was not installed by anyone either.
+
+    With a `start` only those whose lines begin with it as a name: reading one takes longer than finding it.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     for line in wheel.requires:
+        if not normalise_name(line.strip()).startswith(start):
+            continue
         try:
             yield Requirement(line)
         except InvalidRequirement:
