@@ -20,12 +20,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.abi import abi_check, abi_matrix
 from benchmarks.measure import Run, Summary, machine, run, summarize, tool_version
-from benchmarks.scenarios import CHECKOUT, SCENARIOS, Contender, Scenario, UnavailableError, patchkit
+from benchmarks.scenarios import CHECKOUT, Contender, Scenario, UnavailableError, patchkit
+from benchmarks.scenarios import SCENARIOS as PATCHING
 
 # What a tool leaves behind for itself. A RECORD is patchkit's to keep right; the others know nothing of it.
 OWN = re.compile(r"(^|/)(\.patchkit|\.pc)(/|$)|\.orig$|\.rej$|\.dist-info/RECORD$")
-PEERS = ("git", "patch", "quilt")
+PEERS = ("git", "patch", "quilt", "nm", "abidw")
+SCENARIOS = {**PATCHING, "abi-check": abi_check, "abi-matrix": abi_matrix}
 DOCS = CHECKOUT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 

@@ -63,6 +63,10 @@ class PatchFormatError(ParseError):
     """A patch file cannot be read: it is damaged, or not a unified diff."""
 
 
+class ObjectFormatError(PatchkitError):
+    """A binary (an ELF file, stored facts) is damaged or of a kind that no engine has."""
+
+
 class UnsafePathError(PatchkitError):
     """A name in a patch leaves the tree, passes through a symlink, or is one that patchkit never writes."""
 

@@ -1,0 +1,181 @@
+"""Turn a symbol, or the text of a failed import, into words: what it is, who has it, and why it is missing.
+
+Ranges of releases come from the stored facts and end where those end; beyond, nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from patchkit.abi.demangle import demangle
+from patchkit.abi.mangling import is_torch_symbol, qualified_name
+from patchkit.abi.meanings import library_meanings, symbol_meanings, version_meanings
+from patchkit.abi.ranges import release_range
+from patchkit.abi.snapshot import TORCH, Facts
+from patchkit.errors import UsageError
+from patchkit.pattern import compile_lazily
+from patchkit.record import dataclass
+
+_MANGLED = compile_lazily(r"_?(_Z[A-Za-z0-9_.$]{2,})")
+_UNDEFINED = compile_lazily(
+    r"(?:undefined symbol:?|symbol not found:|lookup error:.*?symbol:?)\s*`?'?([A-Za-z_][\w.$]*)"
+)
+_VERSION = compile_lazily(r"\b((?:GLIBC|GLIBCXX|CXXABI)_[0-9][0-9.]*[0-9])")
+_LIBRARY = compile_lazily(r"\b(lib[\w.+-]+?\.so(?:\.[0-9]+)*)(?=: cannot open| => not found)")
+_PLAIN = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST = 1 << 18
+_MOST = 32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signature:
+    """Another form of the same function, and the releases that have it, in words."""
+
+    words: str
+    where: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """What is known about one symbol, symbol version or library.
+
+    `kind` is symbol, version or library. `releases` are the stored torches that export it and `where` says so in words;
+    `needed_by` the stored binaries that import it; `others` other signatures of the function; `meanings` the causes.
+    """
+
+    kind: str
+    subject: str
+    words: str
+    releases: tuple[str, ...]
+    where: str
+    libraries: tuple[str, ...]
+    needed_by: tuple[str, ...]
+    others: tuple[Signature, ...]
+    meanings: tuple[str, ...]
+
+
+def explain(text: str, facts: Facts) -> tuple[Explanation, ...]:
+    """Explain what a text names: a mangled or demangled symbol, a symbol version, a library that was not found.
+
+    UsageError when it names nothing of that kind.
+    """
+    text = text[:_LONGEST]
+    found = [
+        *(_explain_symbol(name, facts) for name in _symbols(text, facts)),
+        *(_of_version(version) for version in dict.fromkeys(_VERSION.findall(text))),
+        *(_of_library(name, facts) for name in dict.fromkeys(_LIBRARY.findall(text))),
+    ]
+    if found:
+        return tuple(found[:_MOST])
+    raise UsageError(
+        "there is no symbol, symbol version or library in this text",
+        why=f"  {text.strip()[:80]!r}",
+        hint="paste the line with `undefined symbol`, or give the symbol itself: _ZN3c104cuda9SetDeviceEa",
+    )
+
+
+def _symbols(text: str, facts: Facts) -> Iterator[str]:
+    plain = [name for name in _UNDEFINED.findall(text) if not name.startswith(("_Z", "__Z"))]
+    named = [*_MANGLED.findall(text), *plain]
+    if not named and _PLAIN.fullmatch(text.strip()):
+        named = [text.strip()]
+    if not named and "::" in text:
+        named = _by_words(text, facts)
+    yield from dict.fromkeys(named)
+
+
+def _by_words(text: str, facts: Facts) -> list[str]:
+    """Find a demangled name among the symbols that stored binaries need, blanks aside."""
+    wanted = "".join(text.split())
+    words = demangle(known_names(facts))
+    exact = [name for name, said in words.items() if "".join(said.split()) == wanted]
+    if exact or len(wanted) < 8:  # noqa: PLR2004 -- `c10::` alone would find hundreds
+        return exact
+    return [name for name, said in words.items() if "".join(said.split("(")[0].split()) == wanted.split("(")[0]]
+
+
+def _explain_symbol(name: str, facts: Facts) -> Explanation:
+    table = facts.symbols
+    releases = table.releases_of(name)
+    others = tuple(_other_signatures(name, facts))
+    words = demangle((name, *(one for one, _ in others)))
+    signatures = tuple(
+        Signature(words=words.get(one, one), where=release_range(having, table.releases)) for one, having in others
+    )
+    return Explanation(
+        kind="symbol",
+        subject=name,
+        words=words.get(name, name),
+        releases=releases,
+        where=_where(name, releases, facts),
+        libraries=table.libraries_of(name),
+        needed_by=tuple(dict.fromkeys(_needing(name, facts))),
+        others=signatures,
+        meanings=symbol_meanings(name, releases, signatures=bool(signatures), facts=facts),
+    )
+
+
+def _where(name: str, releases: tuple[str, ...], facts: Facts) -> str:
+    table = facts.symbols
+    plain = [one for one in table.releases if "+" not in one]
+    first, last = plain[0], plain[-1]
+    if not releases:
+        return f"in none of the stored torch releases ({first} to {last})" if is_torch_symbol(name) else ""
+    said = f"in torch {release_range(releases, table.releases)}"
+    having = [one for one in plain if one in releases]
+    if not having:
+        return said
+    after = plain[plain.index(having[-1]) + 1 :]
+    before = plain[: plain.index(having[0])]
+    said += f"; not yet in {before[-1]}" if before else f"; {first} is the oldest that is stored"
+    return said + (f"; gone in {after[0]}" if after else f"; {last} is the newest that is stored")
+
+
+def _other_signatures(name: str, facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield other symbols with the same qualified name that a torch exports, as far as their names are known."""
+    wanted = qualified_name(name)
+    if not wanted or not is_torch_symbol(name):
+        return
+    for other in known_names(facts):
+        if other != name and qualified_name(other) == wanted:
+            releases = facts.symbols.releases_of(other)
+            if releases:
+                yield other, releases
+
+
+def known_names(facts: Facts) -> tuple[str, ...]:
+    """Return the torch symbols whose names are known: those that stored binaries import, and the rule base's."""
+    from patchkit.abi.meanings import KNOWN_SYMBOLS
+
+    imported = (one.name for wheel in facts.wheels for facts_ in wheel.objects for one in facts_.imports)
+    return tuple(dict.fromkeys((*KNOWN_SYMBOLS, *(name for name in imported if is_torch_symbol(name)))))
+
+
+def _needing(name: str, facts: Facts) -> Iterator[str]:
+    for wheel in facts.wheels:
+        if wheel.distribution != TORCH:
+            for one in wheel.objects:
+                if any(imported.name == name for imported in one.imports):
+                    yield f"{wheel.title} {one.path}"
+
+
+def _of_version(version: str) -> Explanation:
+    return _plain("version", version, version_meanings(version))
+
+
+def _of_library(name: str, facts: Facts) -> Explanation:
+    return _plain("library", name, library_meanings(name, facts))
+
+
+def _plain(kind: str, subject: str, meanings: tuple[str, ...]) -> Explanation:
+    return Explanation(
+        kind=kind,
+        subject=subject,
+        words=subject,
+        releases=(),
+        where="",
+        libraries=(),
+        needed_by=(),
+        others=(),
+        meanings=meanings,
+    )

@@ -1,0 +1,80 @@
+"""`patchkit abi check`: whether an engine's shared objects fit a torch and a system."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from patchkit.abi.verdicts import CheckReport, Verdict
+from patchkit.cli.abi_ground import Ground, against_torch, find_distribution
+from patchkit.cli.abi_show import check_document, show_check
+from patchkit.cli.options import Choice, json_option, tree_options
+from patchkit.errors import ExitStatus
+from patchkit.output import Output
+
+
+@click.command("check", short_help="Whether an engine's shared objects fit a torch and a system.")
+@tree_options
+@click.option(
+    "--wheel",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A .whl file; its shared objects are unpacked for a while.",
+)
+@click.option(
+    "--against", default="", metavar="torch==VERSION", help="A released torch; without it the one that is installed."
+)
+@click.option(
+    "--glibc", default="", metavar="VERSION", help="Judge for a system with this glibc, not for this machine."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show columns that are ok, and every missing symbol.")
+@json_option
+def command(*, choice: Choice, wheel: Path | None, against: str, glibc: str, verbose: bool, output: Output) -> int:
+    """Judge every shared object of a distribution in seven columns, and say what to install. Nothing is imported.
+
+    Columns: symbols, system versions, mangling, layout, vtable, op schemas, argument classes. What nobody recorded is
+    `not known`, never ok. --target takes an engine or any other distribution. Exit status 1 when something is broken.
+
+    \b
+    Examples:
+      patchkit abi check --target vllm --python /opt/venv/bin/python
+      patchkit abi check --target vllm --root ./unpacked --against torch==2.8.0
+      patchkit abi check --wheel vllm-0.6.3-cp38-abi3-manylinux1_x86_64.whl --against torch==2.4.0 --glibc 2.31
+    """
+    with ExitStack() as opened:
+        ground = _ground(choice, wheel, opened, output)
+        report = _report(ground, against, glibc)
+    if output.machine:
+        output.document(check_document(report))
+    else:
+        show_check(report, output, verbose=verbose)
+    return ExitStatus.REFUSED if report.verdict is Verdict.BROKEN else ExitStatus.DONE
+
+
+def _ground(choice: Choice, wheel: Path | None, opened: ExitStack, output: Output) -> Ground:
+    if wheel is None:
+        return find_distribution(choice, output)
+    from patchkit.abi.inspect_wheel import unpacked_objects
+
+    root, dist_info = opened.enter_context(unpacked_objects(wheel, tell=output.progress))
+    return Ground(root=root, dist_info=dist_info, sites=(), python=None, python_version="", file=wheel.name)
+
+
+def _report(ground: Ground, against: str, glibc: str) -> CheckReport:
+    from patchkit.abi.check import check_wheel
+    from patchkit.abi.inspect_wheel import inspect_tree
+    from patchkit.abi.libraries import find_libraries
+    from patchkit.abi.snapshot import stored_facts
+    from patchkit.abi.system import other_system, read_system
+    from patchkit.abi.wheel_tags import audit_tags
+
+    facts = stored_facts()
+    wheel = inspect_tree(ground.root, ground.dist_info, file=ground.file)
+    torch = against_torch(against, ground, wheel, facts)
+    system = other_system(glibc) if glibc else read_system()
+    findings = (
+        *audit_tags(wheel, ground.python_version),
+        *find_libraries(wheel, ground.root, sites=ground.sites, system=system, torch=torch),
+    )
+    return check_wheel(wheel, torch, system=system, facts=facts, findings=findings)

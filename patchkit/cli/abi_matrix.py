@@ -1,0 +1,103 @@
+"""`patchkit abi matrix`: engines by torch releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchkit.abi.matrix import Matrix, MatrixCell
+from patchkit.cli.options import json_option
+from patchkit.errors import ExitStatus
+from patchkit.output import Output
+
+
+@click.command("matrix", short_help="Engines by torch releases: how many symbols are missing.")
+@click.option(
+    "--engines", default="", metavar="NAME==VERSION,...", help="Engines or snapshot files; default: all stored."
+)
+@click.option("--torch", "torches", default="", metavar="VERSION,...", help="Torch releases; default: all stored.")
+@click.option(
+    "--python", type=click.Path(path_type=Path), metavar="EXE", help="A last column: the torch installed there."
+)
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page that opens to the missing symbols."
+)
+@json_option
+def command(*, engines: str, torches: str, python: Path | None, html: Path | None, output: Output) -> int:
+    """Show how many torch symbols each shared object lacks with each torch, from stored facts, without a download.
+
+    0 says that it loads as far as symbols go. `sglang` means the kernels that it pins. Beside the number stands another
+    CUDA than torch's, or a torch without CUDA.
+
+    \b
+    Examples:
+      patchkit abi matrix
+      patchkit abi matrix --engines vllm==0.6.3,sglang==0.5.1 --torch 2.4.0,2.8.0,2.13.0+cpu
+      patchkit abi matrix --engines vllm==0.33.0 --html matrix.html
+    """
+    from patchkit.abi.demangle import demangle
+    from patchkit.abi.matrix import build_matrix, chosen_engines, chosen_torches
+    from patchkit.abi.matrix_page import matrix_page
+    from patchkit.abi.snapshot import stored_facts
+    from patchkit.cli.abi_ground import torch_of, write_file
+
+    facts = stored_facts()
+    columns = list(chosen_torches(_split(torches), facts))
+    if python is not None:
+        columns.append(torch_of(python, facts))
+    matrix = build_matrix(chosen_engines(_split(engines), facts), columns)
+    if html is not None:
+        words = demangle(name for row in matrix.rows for cell in row.cells for name in cell.missing)
+        write_file(html, matrix_page(matrix, words))
+    if output.machine:
+        output.document(_document(matrix))
+    else:
+        _show(matrix, output)
+    return ExitStatus.DONE
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _show(matrix: Matrix, output: Output) -> None:
+    engine = ""
+    names = [row.path.rpartition("/")[2] for row in matrix.rows]
+    width = max((len(name) for name in names), default=0)
+    columns = [max(len(torch), 6) for torch in matrix.torches]
+    titles = "  ".join(f"{torch:>{column}}" for torch, column in zip(matrix.torches, columns, strict=True))
+    output.line(f"  {'':{width}}  {titles}", style="head")
+    for row, name in zip(matrix.rows, names, strict=True):
+        if row.engine != engine:
+            engine = row.engine
+            fitting = ", ".join(matrix.fitting(engine)) or "none of these"
+            output.line(f"{engine}  fits torch: {fitting}", style="head")
+        cells = "  ".join(f"{_mark(cell):>{column}}" for cell, column in zip(row.cells, columns, strict=True))
+        output.line(f"  {name:{width}}  {cells}")
+    notes = sorted({cell.note for row in matrix.rows for cell in row.cells if cell.note})
+    if notes:
+        output.line(f"*: {'; '.join(notes)}", style="dim")
+
+
+def _mark(cell: MatrixCell) -> str:
+    return f"{len(cell.missing)}{'*' if cell.note else ''}"
+
+
+def _document(matrix: Matrix) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "torches": list(matrix.torches),
+        "rows": [
+            {
+                "engine": row.engine,
+                "path": row.path,
+                "undefined": row.undefined,
+                "torch_symbols": row.torch_symbols,
+                "cells": [
+                    {"torch": cell.torch, "missing": list(cell.missing), "note": cell.note} for cell in row.cells
+                ],
+            }
+            for row in matrix.rows
+        ],
+    }

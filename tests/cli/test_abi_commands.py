@@ -1,0 +1,222 @@
+"""The abi commands as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.abi.binaries import EVERYWHERE, OLD_STRING, calling, compile_shared, needs_compiler, unpacked_wheel, zipped
+from tests.cli.said import Patchkit
+
+SYMBOL = "_ZN3c104cuda9SetDeviceEab"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    made = compile_shared(tmp_path / "made", "made.so", calling(EVERYWHERE, OLD_STRING))
+    return unpacked_wheel(tmp_path / "kernel", {"sgl_kernel/_C.abi3.so": made.read_bytes()})
+
+
+class TestExplain:
+    def test_symbol_is_put_into_words_with_its_range(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "explain", SYMBOL)
+        assert said.status == 0
+        assert said.out.startswith("c10::cuda::SetDevice(signed char, bool)\n")
+        assert "in torch 2.8.0 to 2.14.1; not yet in 2.7.0" in said.out
+
+    def test_words_of_a_message_need_no_quotes(self, patchkit: Patchkit) -> None:
+        assert "SetDevice" in patchkit("abi", "explain", "ImportError:", "undefined", "symbol:", SYMBOL).out
+
+    def test_message_is_read_from_stdin(self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
+        import io
+
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"undefined symbol: {SYMBOL}\n"))
+        assert "SetDevice" in patchkit("abi", "explain", "-").out
+
+    def test_document(self, patchkit: Patchkit) -> None:
+        [one] = patchkit("abi", "explain", SYMBOL, "--json").document["explanations"]
+        assert one["releases"][0] == "2.8.0"
+        assert one["libraries"] == ["libc10_cuda.so"]
+
+    def test_text_without_a_symbol_is_a_misuse(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "explain", "it does not work")
+        assert (said.status, "paste the line" in said.err) == (2, True)
+
+
+@needs_compiler
+class TestCheck:
+    def test_what_does_not_fit_is_refused_and_told(self, patchkit: Patchkit, kernel: Path) -> None:
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel, "--against", "torch==2.8.0")
+        assert said.status == 1
+        assert "sgl-kernel==9.9.9 against torch==2.8.0 (stored facts) on this machine" in said.out
+        assert "torch::jit::parseSchemaOrName(std::string const&, bool)" in said.out
+        assert "verdict: broken: 1 of 1 shared objects do not fit" in said.out
+        assert "next: pip install torch==2.6.0" in said.out
+
+    def test_what_fits_is_done_and_says_what_is_not_known(self, patchkit: Patchkit, kernel: Path) -> None:
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel, "--against", "torch==2.6.0")
+        assert said.status == 0
+        assert "verdict: fits, as far as it is known; not known: layout, vtable, argument classes" in said.out
+
+    def test_document_has_seven_columns(self, patchkit: Patchkit, kernel: Path) -> None:
+        arguments = ("abi", "check", "--target", "sgl-kernel", "--root", kernel, "--against", "torch==2.8.0", "--json")
+        document = patchkit(*arguments).document
+        [one] = document["objects"]
+        assert list(one["columns"]) == [
+            *("symbols", "system versions", "mangling", "layout", "vtable", "op schemas", "argument classes"),
+        ]
+        assert one["missing"] == [
+            {
+                "symbol": OLD_STRING,
+                "words": "torch::jit::parseSchemaOrName(std::string const&, bool)",
+                "releases": ["2.4.0", "2.5.1", "2.6.0"],
+            }
+        ]
+        assert (document["verdict"], document["status"]) == ("broken", 1)
+
+    def test_wheel_file_is_checked_as_it_is(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        wheel = zipped(kernel, tmp_path / "k.whl")
+        said = patchkit("abi", "check", "--wheel", wheel, "--against", "torch==2.6.0", "--glibc", "2.31", "-v")
+        assert said.status == 0
+        assert "on glibc 2.31" in said.out
+        assert "all 2 torch symbols are in torch==2.6.0" in said.out
+
+    def test_any_distribution_can_be_checked(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        made = compile_shared(tmp_path / "made", "made.so", calling(EVERYWHERE))
+        root = unpacked_wheel(tmp_path / "r", {"kvcached/ops.abi3.so": made.read_bytes()}, name="kvcached")
+        said = patchkit("abi", "check", "--target", "kvcached==9.9.9", "--root", root, "--against", "torch==2.8.0")
+        assert said.status == 0
+        other = patchkit("abi", "check", "--target", "kvcached==1.0", "--root", root, "--against", "torch==2.8.0")
+        assert (other.status, "kvcached 9.9.9 is here" in other.err) == (1, True)
+        gone = patchkit("abi", "check", "--target", "aiter", "--root", root)
+        assert (gone.status, "no distribution aiter found" in gone.err) == (1, True)
+
+    def test_torch_in_the_same_place_is_taken(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        library = compile_shared(tmp_path / "made", "libc10.so", f"int {EVERYWHERE}(void) {{ return 0; }}\n")
+        unpacked_wheel(kernel, {"torch/lib/libc10.so": library.read_bytes()}, name="torch", version="2.99")
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel)
+        assert f"against torch==2.99 (installed in {kernel})" in said.out
+        assert "1 of 2 torch symbols are missing in torch==2.99" in said.out
+
+    def test_without_any_torch_it_asks_for_one(self, patchkit: Patchkit, kernel: Path) -> None:
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel)
+        assert (said.status, "--against torch==VERSION" in said.err) == (2, True)
+
+    @pytest.mark.parametrize("against", ["2.8.0", "torch", "torch>=2", "numpy==1.0", "torch==0.1", "!!"])
+    def test_odd_choice_of_a_torch_is_a_misuse(self, against: str, patchkit: Patchkit, kernel: Path) -> None:
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel, "--against", against)
+        assert (said.status, said.out) == (2, "")
+
+
+class TestMatrix:
+    def test_rows_and_columns(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "matrix", "--engines", "vllm==0.6.3,sglang==0.5.1", "--torch", "2.4.0,2.8.0,2.13.0+cpu")
+        assert said.status == 0
+        lines = said.out.splitlines()
+        assert lines[0].split() == ["2.4.0", "2.8.0", "2.13.0+cpu"]
+        assert "vllm==0.6.3  fits torch: 2.4.0" in lines
+        assert ["_C.abi3.so", "0", "10", "29*"] in [line.split() for line in lines]
+        assert ["common_ops.abi3.so", "10", "0", "26*"] in [line.split() for line in lines]
+
+    def test_page_and_document(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        page = tmp_path / "m.html"
+        arguments = ("--engines", "vllm==0.6.3", "--torch", "2.8.0", "--html", page, "--json")
+        document = patchkit("abi", "matrix", *arguments).document
+        assert [len(row["cells"][0]["missing"]) for row in document["rows"]] == [10, 10, 6, 8]
+        assert "c10::cuda::SetDevice(signed char)" in page.read_text()
+
+    def test_page_that_cannot_be_written_is_said(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        said = patchkit("abi", "matrix", "--engines", "vllm==0.6.3", "--html", tmp_path / "no" / "m.html")
+        assert (said.status, "cannot be written" in said.err) == (1, True)
+
+    def test_interpreter_without_a_torch_is_said(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        said = patchkit("abi", "matrix", "--engines", "vllm==0.6.3", "--python", tmp_path / "none")
+        assert (said.status, "no interpreter" in said.err) == (1, True)
+
+
+class TestEnv:
+    def test_what_cannot_share_an_environment_is_refused(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "env", "vllm==0.6.3", "sglang==0.5.1")
+        assert said.status == 1
+        assert "  ==2.4.0  by vllm==0.6.3\n  ==2.8.0  by sglang[srt]==0.5.1\n" in said.out
+        assert "verdict: they cannot share an environment" in said.out
+
+    def test_document(self, patchkit: Patchkit) -> None:
+        document = patchkit("abi", "env", "vllm==0.10.2", "sgl-kernel==0.3.5", "--json").document
+        assert document["possible"] is True
+        assert document["torches"] == ["2.8.0"]
+
+    def test_everything_is_shown_on_demand(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "env", "vllm==0.10.2", "sglang==0.5.1", "--all")
+        assert "numpy: " in said.out
+
+    def test_unknown_engine_is_a_misuse(self, patchkit: Patchkit) -> None:
+        assert patchkit("abi", "env", "vllm==0.0.1").status == 2
+
+
+class TestDiff:
+    def test_breaking_change_is_refused(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "diff", "vllm==0.6.3", "vllm==0.8.5")
+        assert said.status == 1
+        assert "operator, vllm/_C.abi3.so: " in said.out
+        assert said.out.endswith("verdict: breaking\n")
+
+    def test_same_release_is_done(self, patchkit: Patchkit) -> None:
+        assert patchkit("abi", "diff", "torch==2.8.0", "torch==2.8.0").status == 0
+
+    @needs_compiler
+    def test_two_files_are_compared(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        one = compile_shared(tmp_path, "one.so", "int f(void) { return 1; }")
+        two = compile_shared(tmp_path, "two.so", "int f(void) { return 1; } int g(void) { return 2; }")
+        assert patchkit("abi", "diff", one, two).status == 0
+        said = patchkit("abi", "diff", two, one, "--json")
+        assert (said.status, [change["symbol"] for change in said.document["changes"]]) == (1, ["g"])
+
+    def test_two_different_things_are_a_misuse(self, patchkit: Patchkit) -> None:
+        assert patchkit("abi", "diff", "torch==2.8.0", "vllm==0.6.3").status == 2
+        assert patchkit("abi", "diff", "nothing", "vllm==0.6.3").status == 1
+
+
+@needs_compiler
+class TestSnapshot:
+    def test_it_is_written_and_is_an_engine_of_the_matrix(
+        self, patchkit: Patchkit, kernel: Path, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "k.json"
+        said = patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
+        assert said.out == f"sgl-kernel==9.9.9: 1 shared objects, written to {file}\n"
+        assert json.loads(file.read_text())["schema"] == 1
+        document = patchkit("abi", "matrix", "--engines", file, "--torch", "2.6.0,2.8.0", "--json").document
+        assert [len(cell["missing"]) for cell in document["rows"][0]["cells"]] == [0, 1]
+
+    def test_without_a_file_it_goes_to_stdout(self, patchkit: Patchkit, kernel: Path) -> None:
+        assert patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel).document["layouts"] == {}
+
+    def test_snapshots_are_packed(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        file = tmp_path / "k.json"
+        patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
+        said = patchkit("abi", "snapshot", "--pack", tmp_path / "facts", file)
+        assert said.status == 0
+        assert (tmp_path / "facts" / "wheels" / "sgl-kernel==9.9.9.json.z").is_file()
+
+    def test_half_a_choice_is_a_misuse(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        file = tmp_path / "k.json"
+        file.write_text("{}")
+        assert patchkit("abi", "snapshot", "--pack", tmp_path / "facts").status == 2
+        assert patchkit("abi", "snapshot", file).status == 2
+        assert patchkit("abi", "snapshot", "--pack", tmp_path / "facts", file).status == 1
+
+    def test_file_that_cannot_be_written_is_said(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        file = tmp_path / "no" / "k.json"
+        said = patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
+        assert (said.status, "cannot be written" in said.err) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["check", "explain", "matrix", "env", "diff", "snapshot"])
+def test_help_has_an_example(name: str, patchkit: Patchkit) -> None:
+    said = patchkit("abi", name, "--help")
+    assert said.status == 0
+    assert f"patchkit abi {name} " in said.out
