@@ -131,7 +131,12 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         self.homes: dict[str, int] = {}
         self.named: list[tuple[Any, str]] = []
         self.terms: list[Fault] = []
-        super().__init__(GIVEN, warn=True, warn_to_stderr=False)
+        try:
+            super().__init__(GIVEN, warn=True, warn_to_stderr=False)
+        except (AttributeError, TypeError, IndexError, KeyError, ValueError) as error:
+            # kconfiglib takes a property on its word where it has none to keep: `visible if` below a symbol.
+            place = f"{self.filename}:{self.linenr}"
+            raise SeriesError(f"{place}: what stands here has no meaning here", why=f"kconfiglib: {error}") from error
 
     def _open(self, filename: str, mode: str) -> _Text:
         del filename, mode  # the only one that is asked for by name is the first

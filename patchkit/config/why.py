@@ -90,7 +90,8 @@ def blocks_of(symbol: Any, wanted: str, seen: tuple[Any, ...] = ()) -> tuple[Blo
             block for shown in prompts for block in _unmet(shown, "is offered only if ", seen, is_dependency=False)
         )
     if symbol.choice and symbol.choice.selection is not symbol:
-        return (_plain(f"its choice has room for one: {symbol.choice.selection.name} is chosen"),)
+        chosen = symbol.choice.selection.name if symbol.choice.selection is not None else "none"
+        return (_plain(f"its choice has room for one: {chosen} is chosen"),)
     return tuple(_ranges(symbol))
 
 
