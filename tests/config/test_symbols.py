@@ -205,6 +205,12 @@ def test_why_says_what_to_type() -> None:
     assert [block.term for block in held.blocks] == ["selected by FORCING, vllm/Kconfig:12"]
 
 
+def test_why_says_when_no_setting_helps() -> None:
+    found = explained("DEEP", "CONFIG_DEEP=y", version="0.6.3")
+    assert (found.within_reach, found.advice) == (False, ())
+    assert explained("DEEP", "CONFIG_DEEP=y", version="0.9").within_reach
+
+
 def test_why_knows_no_such_symbol() -> None:
     menu = load_kconfig([source({"Kconfig": KCONFIG})], engine="vllm", version="1")
     assert explain(menu, "NOSUCH", {}, USAGE) is None
