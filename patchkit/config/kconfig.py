@@ -236,7 +236,7 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         self.kconfig_filenames.append(name)
         self._filestack.append((self._include_path, self._readline))
         self._include_path += ((self.filename, self.linenr),)
-        self._readline = _Text(iter(content.replace("\r\n", "\n").splitlines(keepends=True))).readline
+        self._readline = _Text(f"{one}\n" for one in content.replace("\r\n", "\n").split("\n")).readline
         self.homes[name] = number
         self.filename, self.linenr = name, 0
         self._places.append((number, path))
