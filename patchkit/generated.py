@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import PurePosixPath
 
 from patchkit.config.autoconf import MODULE, render_header, render_make, render_python
@@ -47,9 +47,12 @@ def module_path(tree: TargetTree) -> PurePosixPath:
 
 
 def state_files(
-    tree: TargetTree, configuration: Configuration, dotconfig: bytes, kconfigs: tuple[tuple[str, str], ...]
+    tree: TargetTree, configuration: Configuration, dotconfig: bytes, kconfigs: Iterable[str]
 ) -> tuple[tuple[str, bytes], ...]:
-    """Return the files of the state directory; `kconfigs` are the Kconfig files that were read, with their sha256."""
+    """Return the files of the state directory; `kconfigs` are the sha256 of the Kconfig files that were read.
+
+    They name no directory: a tree that is patched from elsewhere is the same.
+    """
     files = {
         ".config": dotconfig,
         "auto.conf": render_make(configuration),
@@ -60,7 +63,7 @@ def state_files(
         "schema": 1,
         "engine": tree.engine,
         "version": tree.version,
-        "kconfig": dict(kconfigs),
+        "kconfig": sorted(kconfigs),
         "files": {**digests, str(module_path(tree)): hashlib.sha256(render_python(configuration)).hexdigest()},
     }
     return (*files.items(), ("manifest.json", (json.dumps(manifest, indent=1) + "\n").encode()))

@@ -9,6 +9,7 @@ from patchkit.errors import RefusedError
 from patchkit.plan import Plan, Situation
 from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
+from patchkit.series import Series
 from patchkit.session import Session
 from patchkit.toggles import usage_of
 from patchkit.workflow import Result, apply_request, check_workable
@@ -33,18 +34,18 @@ class Reconfigured:
     rebuild: tuple[str, ...]
 
 
-def standing_request(situation: Situation, request: Request) -> Request:
-    """Return the part of a request that is on the tree: nothing new comes with another configuration.
+def standing_request(situation: Situation, request: Request) -> tuple[Request, tuple[Series, ...]]:
+    """Return the part of a request that is on the tree, and its series: nothing new comes with another configuration.
 
     Raises RefusedError when no series of the request is on the tree.
     """
     layers = situation.receipt.layers if situation.receipt is not None else ()
     standing = {(layer.origin, layer.name): layer for layer in layers}
     found = [
-        (directory, origin, standing.get((origin, label_of(directory, series, origin, situation.tree))))
+        (directory, series, origin, standing.get((origin, label_of(directory, series, origin, situation.tree))))
         for directory, series, origin in series_of(replace(request, lenient=True), situation.tree)
     ]
-    there = [(directory, origin, layer) for directory, origin, layer in found if layer is not None]
+    there = [(directory, series, origin, layer) for directory, series, origin, layer in found if layer is not None]
     if not there:
         tree = situation.tree
         names = ", ".join(layer.name for layer in layers if layer.origin is not Origin.AD_HOC)
@@ -55,22 +56,23 @@ def standing_request(situation: Situation, request: Request) -> Request:
             if names
             else "`patchkit apply` takes the same settings with --set and --config",
         )
-    return replace(
+    part = replace(
         request,
-        shipped=request.shipped if any(origin is Origin.SHIPPED for _, origin, _ in there) else None,
-        directories=tuple(directory for directory, origin, _ in there if origin is Origin.USER),
+        shipped=request.shipped if any(origin is Origin.SHIPPED for _, _, origin, _ in there) else None,
+        directories=tuple(directory for directory, _, origin, _ in there if origin is Origin.USER),
         patches=(),
         lenient=False,
-        terms=replace(request.terms, package_only=True, unlocked=not all(layer.locked for _, _, layer in there)),
+        terms=replace(request.terms, package_only=True, unlocked=not all(layer.locked for *_, layer in there)),
     )
+    return part, tuple(series for _, series, _, _ in there)
 
 
 def reconfigure(session: Session, request: Request, *, now: str, epoch: int | None) -> Reconfigured:
     """Give the series that are on a tree another configuration, in one transaction; nothing else changes."""
     check_workable(session)
     situation = session.situation
-    standing = standing_request(situation, request)
-    usage = usage_of([series for _, series, _ in series_of(standing, situation.tree)], situation.tree)
+    standing, series = standing_request(situation, request)
+    usage = usage_of(series, situation.tree)
     before = situation.receipt
     result = apply_request(session, standing, now=now, epoch=epoch)
     changed = tuple(_changes(before, result.plan))

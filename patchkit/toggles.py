@@ -180,7 +180,7 @@ def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: S
         names = {value.symbol for value in left}
         requests.update((one.symbol, one.value) for one in kept if one.symbol in names)
         warnings = tuple(text for text in warnings if text.split("=")[0].removeprefix("CONFIG_") not in names)
-    state = state_files(tree, configuration, dotconfig_of(toggles), toggles.kconfigs)
+    state = state_files(tree, configuration, dotconfig_of(toggles), (sha256 for _, sha256 in toggles.kconfigs))
     return Settled(
         generated=Generated(configuration=configuration, state=state, needs=tuple(needs)),
         requests=tuple(sorted(requests.items())),

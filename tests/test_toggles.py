@@ -180,13 +180,18 @@ def test_a_flip_writes_only_the_files_of_patches_whose_gate_changed(apply: Apply
     }
 
 
-def test_a_second_time_there_is_nothing_to_do(apply: Apply, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_time_there_is_nothing_to_do(
+    apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     apply("SCALE=y")
     before = inodes(root)
     capsys.readouterr()
     apply("SCALE=y")
     apply()
-    assert capsys.readouterr().out.count("nothing to do") == 2
+    monkeypatch.chdir(patches.parent)
+    same = ["--root", str(root), "--patches", patches.name, "--no-shipped", "--unlocked"]
+    assert run(["apply", *same]) == 0, "named in another way"
+    assert capsys.readouterr().out.count("nothing to do") == 3
     assert inodes(root) == before
     apply(command="status", more=("--require-applied",))
 
@@ -269,6 +274,43 @@ def test_a_value_waits_for_its_toggle_to_come_back(apply: Apply, root: Path) -> 
     assert (root / "vllm/scale.py").read_text() == FILES["vllm/scale.py"]
     apply("SCALE=y")
     assert constants(root)["SCALE_VALUE"] == "0.5"
+
+
+def test_series_that_are_not_asked_for_keep_their_symbols(apply: Apply, root: Path, tmp_path: Path) -> None:
+    apply("SCALE=y", "SCALE_VALUE=0.5")
+    other = tmp_path / "other" / "vllm" / "0.6.3"
+    other.mkdir(parents=True)
+    new = {**FILES, "vllm/layers/attention.py": "VALUE = CONFIG_OTHER_VALUE\n"}
+    (other / "0001-other.patch").write_bytes(header("other", Config="OTHER") + diff(FILES, new))
+    (other / "series").write_text("0001-other.patch\n")
+    kconfig = 'config OTHER\n\tbool "Other"\nconfig OTHER_VALUE\n\tint "Value"\n\tdefault 7\n'
+    (other.parent / "Kconfig").write_text(kconfig)
+    where = ["--root", str(root), "--patches", str(tmp_path / "other"), "--no-shipped", "--unlocked"]
+    assert run(["apply", *where, "--set", "CONFIG_OTHER=y"]) == 0
+    assert constants(root)["SCALE_VALUE"] == "0.5"
+    assert constants(root)["OTHER_VALUE"] == 7
+    assert python(root, "import vllm.scale, vllm.layers.attention as a; print(vllm.scale.FACTOR, a.VALUE)") == "0.5 7"
+    apply("SCALE_VALUE=0.25")
+    assert (constants(root)["SCALE_VALUE"], constants(root)["OTHER"]) == ("0.25", True)
+    assert (
+        run(["apply", *where[:2], "--patches", str(tmp_path / "own"), *where[2:], "--set", "CONFIG_OTHER_VALUE=8"]) == 0
+    )
+    assert (constants(root)["SCALE_VALUE"], constants(root)["OTHER_VALUE"]) == ("0.25", 8)
+
+
+def test_the_configuration_goes_with_the_last_series(apply: Apply, root: Path, tmp_path: Path) -> None:
+    before = snapshot(root)
+    (tmp_path / "mine.diff").write_bytes(
+        diff({"vllm/both.py": lines(12)}, {"vllm/both.py": lines(12).replace("line 6\n", "mine\n")})
+    )
+    apply("SCALE=y")
+    assert run(["apply", "--root", str(root), "--patch", str(tmp_path / "mine.diff")]) == 0
+    assert run(["revert", "--root", str(root), "--layer", "1"]) == 0
+    assert not (root / "vllm/_patchkit").exists()
+    assert not (root / ".patchkit/vllm/autoconf.h").exists()
+    assert "mine" in (root / "vllm/both.py").read_text()
+    assert run(["revert", "--root", str(root)]) == 0
+    assert difference(snapshot(root), before) == []
 
 
 def test_two_kconfigs_that_define_a_symbol_are_refused(

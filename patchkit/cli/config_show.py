@@ -51,6 +51,8 @@ def _show(opened: Opened, output: Output) -> None:
             output.line(f"    gates {patch}")
         if value.symbol in usage.rebuild:
             output.line("    rebuild: required")
+    if opened.stale:
+        output.note("the tree was patched with another Kconfig: `patchkit plan` shows what changes", style="doubt")
     if not resolution.configuration.values:
         output.line("no toggles")
     for warning in resolution.warnings:
@@ -88,6 +90,7 @@ def _document(opened: Opened) -> dict[str, object]:
         "tree": tree_document(opened.tree),
         "symbols": rows,
         "kconfig": dict(opened.toggles.kconfigs),
+        "stale": opened.stale,
         "warnings": list(resolution.warnings),
         "faults": fault_documents(resolution.faults),
     }

@@ -56,12 +56,14 @@ def _show(found: Explanation, opened: Opened, typed: str, output: Output) -> Non
     if found.prompt:
         output.line(f"  {found.prompt}")
     for line in found.help.splitlines():
-        output.line(f"    {line}", style="dim")
+        output.line(f"    {line}".rstrip(), style="dim")
     if found.requested is not None:
         output.line(f"  asked for: {found.requested[0]}, {found.requested[1]}")
     for line in (line for block in found.blocks for line in words_of(block)):
         output.line(f"  {line}", style="bad")
     _show_uses(found, opened, output)
+    if not found.within_reach:
+        output.line("no setting changes that: it is for another release or engine")
     if typed:
         output.line(f"next: {typed}")
 
@@ -93,6 +95,7 @@ def _document(found: Explanation) -> dict[str, object]:
         "selected_by": list(found.forced),
         "gates": list(found.gates),
         "advice": list(found.advice),
+        "within_reach": found.within_reach,
     }
 
 

@@ -15,6 +15,7 @@ from patchkit.cli.options import Choice, make_request, select_tree
 from patchkit.config.configuration import Fault, Value
 from patchkit.config.dotconfig import ValueKind
 from patchkit.errors import OtherReleaseError, RefusedError, TargetError
+from patchkit.following import read_manifest
 from patchkit.output import Output
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass
@@ -55,12 +56,16 @@ def toggle_options(function: _Function) -> _Function:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """Toggles with what was asked for set on them. `receipt` is that of the tree, None for one that is not patched."""
+    """Toggles with what was asked for set on them. `receipt` is that of the tree, None for one that is not patched.
+
+    `stale`: the tree was patched with other Kconfig files.
+    """
 
     tree: TargetTree
     receipt: Receipt | None
     request: Request
     toggles: Toggles
+    stale: bool
 
 
 def open_toggles(choice: Choice, asked: dict[str, Any], output: Output, *, kept: bool = True) -> Opened:
@@ -69,7 +74,7 @@ def open_toggles(choice: Choice, asked: dict[str, Any], output: Output, *, kept:
     `kept`: what was set on the tree counts too.
     """
     request = make_request(asked)
-    tree, receipt = _tree_of(choice, output)
+    tree, receipt, manifest = _tree_of(choice, output)
     series = [series for _, series, _ in series_of(request, tree)]
     given = given_assignments(request.terms)
     named = {one.symbol for one in given}
@@ -77,10 +82,13 @@ def open_toggles(choice: Choice, asked: dict[str, Any], output: Output, *, kept:
     toggles = read_toggles(tree, series, [*before, *given], always=True)
     if toggles is None:
         raise RefusedError("no toggles")
-    return Opened(tree=tree, receipt=receipt, request=request, toggles=toggles)
+    digests = sorted(sha256 for _, sha256 in toggles.kconfigs)
+    stale = manifest is not None and manifest != digests
+    return Opened(tree=tree, receipt=receipt, request=request, toggles=toggles, stale=stale)
 
 
-def _tree_of(choice: Choice, output: Output) -> tuple[TargetTree, Receipt | None]:
+def _tree_of(choice: Choice, output: Output) -> tuple[TargetTree, Receipt | None, list[str] | None]:
+    """Return the tree that is meant, its receipt, and the sha256 of the Kconfig files that it was patched with."""
     try:
         tree = select_tree(choice, output)
     except OtherReleaseError:
@@ -90,10 +98,11 @@ def _tree_of(choice: Choice, output: Output) -> tuple[TargetTree, Receipt | None
         if named is None:
             raise
         output.note(f"no such tree is here: this is for {named.engine} {named.version} as released")
-        return named, None
+        return named, None, None
     with open_session(tree, write=False, say=output.note) as session:
         replaced = session.condition.standing is Standing.REPLACED
-        return tree, None if replaced else session.situation.receipt
+        receipt = None if replaced else session.situation.receipt
+        return tree, receipt, read_manifest(session.state) if receipt is not None and receipt.resolved else None
 
 
 def _named_release(choice: Choice) -> TargetTree | None:

@@ -131,7 +131,12 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         self.homes: dict[str, int] = {}
         self.named: list[tuple[Any, str]] = []
         self.terms: list[Fault] = []
-        super().__init__(GIVEN, warn=True, warn_to_stderr=False)
+        try:
+            super().__init__(GIVEN, warn=True, warn_to_stderr=False)
+        except (AttributeError, TypeError, IndexError, KeyError, ValueError) as error:
+            # kconfiglib takes a property on its word where it has none to keep: `visible if` below a symbol.
+            place = f"{self.filename}:{self.linenr}"
+            raise SeriesError(f"{place}: what stands here has no meaning here", why=f"kconfiglib: {error}") from error
 
     def _open(self, filename: str, mode: str) -> _Text:
         del filename, mode  # the only one that is asked for by name is the first
@@ -231,7 +236,7 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         self.kconfig_filenames.append(name)
         self._filestack.append((self._include_path, self._readline))
         self._include_path += ((self.filename, self.linenr),)
-        self._readline = _Text(iter(content.replace("\r\n", "\n").splitlines(keepends=True))).readline
+        self._readline = _Text(f"{one}\n" for one in content.replace("\r\n", "\n").split("\n")).readline
         self.homes[name] = number
         self.filename, self.linenr = name, 0
         self._places.append((number, path))

@@ -20,6 +20,7 @@ _KINDS = {
     library.HEX: ValueKind.HEX,
     library.STRING: ValueKind.STRING,
 }
+_BASES = {library.INT: 10, library.HEX: 16}
 _EXPECTED = {
     library.BOOL: "y or n",
     library.INT: "a whole number",
@@ -78,11 +79,21 @@ def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Config
 
 
 def _normal(symbol: Any) -> str:
-    """Return a value as every reader takes it: C reads 010 as 8, and 1f not at all."""
+    """Return a value as every reader takes it: C reads 010 as 8, and 1f not at all. A number that is none is ""."""
     text = str(symbol.str_value)
-    if symbol.orig_type == library.INT and text:
-        return str(int(text))
-    return f"0x{text}" if symbol.orig_type == library.HEX and text and text[:2] not in ("0x", "0X") else text
+    if symbol.orig_type not in _BASES:
+        return text
+    number = _number(symbol, text)
+    if number is None:
+        return ""
+    return str(number) if symbol.orig_type == library.INT else text if text[:2] in ("0x", "0X") else hex(number)
+
+
+def _number(symbol: Any, text: str) -> int | None:
+    try:
+        return int(text, _BASES[symbol.orig_type])
+    except ValueError:
+        return None
 
 
 def symbols_of(menu: Menu) -> tuple[Any, ...]:
@@ -189,9 +200,8 @@ def _lost(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[tuple[Assi
 
 
 def _is_as_asked(symbol: Any, one: Assignment) -> bool:
-    if symbol.orig_type in (library.INT, library.HEX) and symbol.str_value:
-        base = 10 if symbol.orig_type == library.INT else 16
-        return int(symbol.str_value, base) == int(one.value, base)
+    if symbol.orig_type in _BASES and symbol.str_value:
+        return _number(symbol, symbol.str_value) == _number(symbol, one.value)
     return bool(symbol.str_value == one.value)
 
 

@@ -30,7 +30,10 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """All that is known about a symbol. `requested` is (value, origin) or None; `advice` are settings to type."""
+    """All that is known about a symbol. `requested` is (value, origin) or None; `advice` are settings to type.
+
+    `within_reach`: settings can give it the value; else it is for another release or engine.
+    """
 
     symbol: str
     value: str
@@ -42,6 +45,7 @@ class Explanation:
     forced: tuple[str, ...]
     gates: tuple[str, ...]
     advice: tuple[str, ...]
+    within_reach: bool
 
 
 def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Usage) -> Explanation | None:
@@ -54,6 +58,7 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
     is_there = symbol.str_value == wanted or (request is None and symbol.visibility and not is_bool(symbol))
     blocks = () if is_there else blocks_of(symbol, wanted)
     node = symbol.nodes[0]
+    within_reach = wanted == "n" or _is_within_reach(symbol.direct_dep, menu.given, ())
     return Explanation(
         symbol=name,
         value=str(symbol.str_value),
@@ -64,7 +69,8 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
         blocks=blocks,
         forced=selectors(symbol),
         gates=usage.gates.get(name, ()),
-        advice=tuple(dict.fromkeys(_advice(symbol, wanted, ()))) if blocks else (),
+        advice=tuple(dict.fromkeys(_advice(symbol, wanted, ()))) if blocks and within_reach else (),
+        within_reach=within_reach,
     )
 
 
@@ -90,7 +96,8 @@ def blocks_of(symbol: Any, wanted: str, seen: tuple[Any, ...] = ()) -> tuple[Blo
             block for shown in prompts for block in _unmet(shown, "is offered only if ", seen, is_dependency=False)
         )
     if symbol.choice and symbol.choice.selection is not symbol:
-        return (_plain(f"its choice has room for one: {symbol.choice.selection.name} is chosen"),)
+        chosen = symbol.choice.selection.name if symbol.choice.selection is not None else "none"
+        return (_plain(f"its choice has room for one: {chosen} is chosen"),)
     return tuple(_ranges(symbol))
 
 
@@ -196,6 +203,20 @@ def _advice(symbol: Any, wanted: str, above: tuple[Any, ...]) -> Iterator[str]:
                 yield from _advice_for_term(term, (*above, symbol))
     if any(node.prompt for node in symbol.nodes):
         yield f"CONFIG_{symbol.name}={wanted}"
+
+
+def _is_within_reach(term: Any, given: frozenset[str], above: tuple[Any, ...]) -> bool:
+    """Tell whether settings can make a term true: what patchkit gives about the engine stays as it is."""
+    if library.expr_value(term):
+        return True
+    if isinstance(term, tuple) and term[0] in (library.AND, library.OR):
+        parts = (_is_within_reach(part, given, above) for part in library.split_expr(term, term[0]))
+        return all(parts) if term[0] == library.AND else any(parts)
+    if any(one.name in given for one in _symbols_in(term)):
+        return False
+    if isinstance(term, tuple) or term in above or len(above) > _DEEPEST or not getattr(term, "nodes", ()):
+        return True
+    return _is_within_reach(term.direct_dep, given, (*above, term))
 
 
 def _advice_for_term(term: Any, above: tuple[Any, ...]) -> Iterator[str]:

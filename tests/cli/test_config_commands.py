@@ -109,6 +109,17 @@ def test_a_broken_configuration_is_shown_with_status_1(patchkit: Patchkit, where
     assert "--set: CONFIG_LATER=y is not what comes of it: it is n" in said.out
 
 
+def test_show_tells_of_a_kconfig_that_changed(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path, own: Path
+) -> None:
+    assert "another Kconfig" not in patchkit("config", "show", *where).err
+    (own / "vllm" / "Kconfig").write_text(KCONFIG + 'config NEW\n\tbool "New"\n')
+    assert "another Kconfig" in patchkit("config", "show", *where).err
+    assert patchkit("config", "show", *where, "--json").document["stale"] is True
+    assert patchkit("apply", *where, "--unlocked").status == 0
+    assert "another Kconfig" not in patchkit("config", "show", *where).err
+
+
 def test_why_goes_down_and_says_what_to_type(patchkit: Patchkit, where: tuple[str, ...], site: Path) -> None:
     said = patchkit("config", "why", "CONFIG_KERNEL", *where, "--set", "CONFIG_KERNEL=y")
     assert said.status == 0

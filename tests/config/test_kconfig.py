@@ -161,6 +161,19 @@ def test_what_is_refused_is_refused_with_its_place(line: str, said: str) -> None
     assert said in refused.value.what
 
 
+@pytest.mark.parametrize("text", ["config A\n\tbool\n\tvisible if B\n", 'menu "m"\n\tbool\nendmenu\n'])
+def test_a_property_out_of_place_is_an_error_with_its_place(text: str) -> None:
+    """kconfiglib ends in an AttributeError there."""
+    with pytest.raises(SeriesError, match=r"^vllm/Kconfig:[23]: what stands here has no meaning"):
+        load(text)
+
+
+def test_only_newlines_end_a_line() -> None:
+    menu = load("config A\r\n\tbool\r\n\thelp\r\n\t\tOne\x0cline\u2028here.\r\nconfig B\n\tdef_bool y")
+    assert menu.kconf.syms["B"].nodes[0].linenr == 5
+    assert value(menu, "B") == "y"
+
+
 def test_files_are_sourced_below_the_directory() -> None:
     menu = load(
         'source "sub/one"\nconfig LAST\n\tdef_bool y\n',

@@ -90,7 +90,7 @@ def test_what_is_asked_for_becomes_so_or_is_a_fault() -> None:
     )  # fmt: skip
     assert faults(resolution) == []
     assert values(resolution) == {
-        "BASE": "y", "DEEP": "y", "FIRST": "n", "FORCING": "y", "HIDDEN": "y", "IDLE": "n", "MASK": "0x1F",
+        "BASE": "y", "DEEP": "y", "FIRST": "n", "FORCING": "y", "HIDDEN": "y", "IDLE": "n", "MASK": "0x1f",
         "NEWER": "y", "NUMBER": "7", "OTHER": "n", "SECOND": "y", "SOUND": "n", "TEXT": "0.5",
     }  # fmt: skip
     origins = dict(zip(values(resolution), resolution.configuration.origins, strict=True))
@@ -124,6 +124,12 @@ def test_every_kind_of_fault_is_told_in_one_run() -> None:
     assert "VLLM_VERSION=0.6.3" in why["try.config:2"]
     assert why["try.config:4"] == "range is 1 to 10"
     assert "try.config:5 says CONFIG_OTHER=n" in why["try.config:6"]
+
+
+def test_a_number_that_is_none_is_a_fault_and_no_value() -> None:
+    resolution = resolved(kconfig='config N\n\tint "N"\n\tdefault "x"\nconfig H\n\thex "H"\n\tdefault "1.0"\n')
+    assert values(resolution) == {"H": "", "N": ""}
+    assert len(resolution.faults) == 2
 
 
 def test_a_select_is_sound_when_the_dependencies_follow() -> None:
@@ -197,6 +203,12 @@ def test_why_says_what_to_type() -> None:
     assert held.forced == ("FORCING",)
     assert held.advice == ("CONFIG_FORCING=n", "CONFIG_NEWER=n")
     assert [block.term for block in held.blocks] == ["selected by FORCING, vllm/Kconfig:12"]
+
+
+def test_why_says_when_no_setting_helps() -> None:
+    found = explained("DEEP", "CONFIG_DEEP=y", version="0.6.3")
+    assert (found.within_reach, found.advice) == (False, ())
+    assert explained("DEEP", "CONFIG_DEEP=y", version="0.9").within_reach
 
 
 def test_why_knows_no_such_symbol() -> None:
