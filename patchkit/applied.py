@@ -21,6 +21,15 @@ def stays(layer: WantedLayer, decisions: tuple[Decision, ...], *, lowest: bool) 
     return not outcomes <= {Outcome.UPSTREAMED, Outcome.NOTHING_HERE, Outcome.RETIRED}
 
 
+def applied_layers(
+    layers: tuple[WantedLayer, ...], decisions: tuple[Decision, ...], *, lowest: bool
+) -> Iterator[AppliedLayer]:
+    """Yield the layers that stay, as the receipt keeps them; `lowest`: the first of them is the stack's lowest."""
+    for place, layer in enumerate(layers):
+        if stays(layer, decisions, lowest=lowest and not place):
+            yield applied_layer(layer, decisions)
+
+
 def applied_layer(layer: WantedLayer, decisions: tuple[Decision, ...]) -> AppliedLayer:
     """Return a layer as the receipt keeps it: with the lines at which its hunks were placed."""
     own = {decision.patch: decision for decision in decisions if decision.number == layer.number}

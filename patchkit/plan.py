@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
-from patchkit.applied import applied_layer, explained, kept_decisions, stays
+from patchkit.applied import applied_layers, explained, kept_decisions
 from patchkit.decision import Decision
 from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
@@ -109,14 +109,7 @@ def make_plan(
     touched = _touched(situation, finished.files, states)
     plan = Plan(
         tree=situation.tree,
-        layers=(
-            *kept,
-            *(
-                applied_layer(layer, rendering.decisions)
-                for place, layer in enumerate(layers)
-                if stays(layer, rendering.decisions, lowest=not kept and not place)
-            ),
-        ),
+        layers=(*kept, *applied_layers(layers, rendering.decisions, lowest=not kept)),
         configuration=configuration,
         decisions=(*kept_decisions(kept), *explained(rendering.decisions, layers, situation.receipt)),
         edits=tuple(_edits(situation, finished.files, states)),
