@@ -127,7 +127,7 @@ def _bench_kernel(kernel: Kernel, prepared: _Prepared, device: str, calls: int, 
         fault = f"error {error:.2e}, a yardstick has {min(yardsticks):.2e}"
     if fault:
         return replace(base, fault=fault, error=error)
-    timing = time_call(run, device, calls=calls, replayed=workload.replayed)
+    timing = time_call(_timed(kernel, prepared) or run, device, calls=calls, replayed=workload.replayed)
     computed = kernel.computed and kernel.computed(problem_of(workload.case, device, step=workload.step))
     return replace(
         base,
@@ -136,6 +136,16 @@ def _bench_kernel(kernel: Kernel, prepared: _Prepared, device: str, calls: int, 
         teraflops=operations(workload) / timing.median / 1e9,
         computed_ratio=computed / visible_pairs(workload.case) if computed else None,
     )
+
+
+def _timed(kernel: Kernel, prepared: _Prepared) -> Callable[[], object] | None:
+    """Return the call that a yardstick is timed by, None where it is its `run`."""
+    if kernel.timed is None:
+        return None
+    pattern = prepared.workload.case.pattern
+    if kernel.step == FORWARD:
+        return kernel.timed(prepared.inputs, pattern)
+    return kernel.timed(prepared.inputs, pattern, prepared.saved)
 
 
 _Judge = Callable[[], "tuple[float, str]"]

@@ -61,6 +61,14 @@ def _attend(inputs: Inputs, pattern: Pattern) -> tuple[Tensor, Tensor, list[Tens
     return out, lse, laid
 
 
+def _forward_timed(inputs: Inputs, pattern: Pattern) -> Callable[[], object]:
+    def call() -> object:
+        with torch.no_grad():
+            return _attend(inputs, pattern)
+
+    return call
+
+
 def _forward(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
     with torch.no_grad():
         found, sums, _ = _attend(inputs, pattern)
@@ -97,15 +105,23 @@ _GRAPH = _Graph()
 
 
 def _backward(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients) -> None:
+    found = _backward_timed(inputs, pattern, saved)()
+    for gradient, tensor in zip((gradients.query, gradients.key, gradients.value), found, strict=True):
+        gradient.copy_(tensor)
+
+
+def _backward_timed(inputs: Inputs, pattern: Pattern, saved: Saved) -> Callable[[], tuple[Tensor, ...]]:
     out, lse, leaves = _GRAPH.of(inputs, pattern)
-    grad_out = saved.grad_out.unflatten(0, (inputs.batch, -1)).transpose(1, 2)
-    outputs, given = [out], [grad_out]
+    outputs, given = [out], [saved.grad_out.unflatten(0, (inputs.batch, -1)).transpose(1, 2)]
     if saved.grad_lse is not None:
         outputs.append(lse)
         given.append(saved.grad_lse.unflatten(1, (inputs.batch, -1)).transpose(0, 1))
-    found = torch.autograd.grad(outputs, leaves, given, retain_graph=True)
-    for gradient, tensor in zip((gradients.query, gradients.key, gradients.value), found, strict=True):
-        gradient.copy_(tensor)
+
+    def call() -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = torch.autograd.grad(outputs, leaves, given, retain_graph=True)
+        return found
+
+    return call
 
 
 KERNELS = (
@@ -115,6 +131,7 @@ KERNELS = (
         summary="FlexAttention",
         refusal=_refusal,
         run=_forward,
+        timed=_forward_timed,
         yardstick=True,
         choosable=False,
     ),
@@ -124,6 +141,7 @@ KERNELS = (
         summary="FlexAttention",
         refusal=_refusal,
         run=_backward,
+        timed=_backward_timed,
         yardstick=True,
         choosable=False,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from patchkit.attention.bench import BenchResult, bench
 from patchkit.attention.case import AttentionCase, problem_of
-from patchkit.attention.peers import LIBRARY, load_peers
+from patchkit.attention.peers import LIBRARY, load_peers, pack_peers
 from patchkit.attention.plot import plot
 from patchkit.attention.report import bench_document, table, write_records
 from patchkit.attention.timing import Timing, time_call
@@ -89,6 +90,27 @@ def test_ours_may_not_be_much_less_exact_than_a_yardstick() -> None:
     peer, ours = results_of(kernels, Workload(case=CASE))
     assert (peer.kernel, peer.fault) == ("peer", "")
     assert ours.fault.startswith("error 1.0")
+
+
+def test_a_yardstick_is_timed_without_its_copies() -> None:
+    called: list[str] = []
+
+    def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
+        called.append("run")
+        eager.forward(inputs, pattern, out, lse)
+
+    peer = Kernel(
+        name="peer",
+        step=FORWARD,
+        summary="",
+        refusal=lambda _: "",
+        run=run,
+        yardstick=True,
+        timed=lambda inputs, pattern: lambda: called.append("timed"),
+    )
+    (result,) = results_of((peer,), Workload(case=CASE))
+    assert result.timing is not None
+    assert called == ["run", "timed", "timed", "timed"]
 
 
 def test_facts_of_a_case_are_those_of_its_tensors() -> None:
@@ -169,3 +191,23 @@ def test_peers_that_are_not_there_are_said_to_be(tmp_path: Path) -> None:
     (tmp_path / f"{LIBRARY}.xz").write_bytes(b"not xz")
     with pytest.raises(RefusedError, match="no peers in"):
         load_peers(tmp_path)
+
+
+def test_peers_are_packed_small_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[str] = []
+
+    def fetch(name: str, specifier: str, directory: Path, **_: object) -> Path:
+        fetched.append(name + specifier)
+        library = directory / "vllm" / "vllm_flash_attn" / LIBRARY
+        library.parent.mkdir(parents=True)
+        library.write_bytes(b"no library" * 1000)
+        return directory
+
+    monkeypatch.setattr("patchkit.fetch.fetch_distribution", fetch)
+    packed = pack_peers(tmp_path / "peers", progress=lambda _: None)
+    assert pack_peers(tmp_path / "peers", progress=lambda _: None) == packed
+    assert fetched == ["vllm==0.26.0"]
+    assert [path.name for path in packed.parent.iterdir()] == [f"{LIBRARY}.xz"]
+    assert lzma.decompress(packed.read_bytes()) == b"no library" * 1000
+    with pytest.raises(RefusedError, match="cannot be loaded into torch"):
+        load_peers(tmp_path / "peers")

@@ -128,6 +128,12 @@ class _Sparse:
         needs_gradient = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
         roles = self._roles.get(getattr(module, "layer_idx", -1))
         query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+        if ranges.shape[1] != _PADDED and query.shape[1] > 1:
+            if key.shape[1] == query.shape[1]:
+                return _attend_even(query, key, value, pattern, roles), None
+            if not torch.compiler.is_compiling():  # a static cache: how much of it is filled, the device knows
+                filled = int(ranges.max())
+                return _attend_even(query, key[:, :filled], value[:, :filled], pattern, roles), None
         if ranges.shape[1] == _PADDED or needs_gradient:
             return _attend_packed(query, key, value, ranges, pattern, roles), None
         return _attend_paged(query, key, value, ranges, pattern, roles), None
@@ -139,10 +145,26 @@ def _run(inputs: Inputs, pattern: Pattern, roles: Roles | None) -> Tensor:
     return routed_attention(inputs, pattern, roles)[0]
 
 
+def _attend_even(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, roles: Roles | None) -> Tensor:
+    """Attend where all rows have as many queries, and as many keys, as their tensors hold."""
+    batch, rows = query.shape[:2]
+    places = torch.arange(batch + 1, device=query.device, dtype=torch.int32)
+    inputs = Inputs(
+        query=query.flatten(0, 1),
+        key=key.flatten(0, 1),
+        value=value.flatten(0, 1),
+        query_starts=places * rows,
+        key_starts=places * key.shape[1],
+        max_query=rows,
+        max_key=key.shape[1],
+    )
+    return _run(inputs, pattern, roles).unflatten(0, (batch, rows))
+
+
 def _attend_paged(
     query: Tensor, key: Tensor, value: Tensor, ranges: Tensor, pattern: Pattern, roles: Roles | None
 ) -> Tensor:
-    """Attend where nothing is padded: each row of a cache is one page, read in place; nothing waits for the device."""
+    """Decode where nothing is padded: each row of a cache is one page, read in place; nothing waits for the device."""
     batch, rows = query.shape[:2]
     places = torch.arange(batch + 1, device=query.device, dtype=torch.int32)
     inputs = Inputs(

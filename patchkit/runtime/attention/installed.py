@@ -21,24 +21,34 @@ _CUDNN_WIDEST = 128
 _HOPPER = (9, 0)
 
 
-def _with(operator: str, **more: Any) -> Callable[[Inputs, Pattern, Tensor, Tensor], None]:
-    """Return a run by one of PyTorch's operators, which want equal sequences as [B, H, S, D], and kv heads repeated."""
+def _call(operator: str, more: dict[str, Any], inputs: Inputs, pattern: Pattern) -> Callable[[], Any]:
+    """Return a call of one of PyTorch's operators, which want equal sequences as [B, H, S, D], and kv heads
+    repeated.
+    """
+    group = inputs.heads // inputs.kv_heads
+    query, key, value = (
+        tensor.unflatten(0, (inputs.batch, -1)).transpose(1, 2) for tensor in (inputs.query, inputs.key, inputs.value)
+    )
+    if group > 1:
+        key, value = (tensor.repeat_interleave(group, dim=1) for tensor in (key, value))
+    attend: Any = getattr(torch.ops.aten, operator)
+    causal = pattern.causal and inputs.max_query > 1
+    scale = pattern.scale_for(query.shape[-1])
+    return lambda: attend(query, key, value, is_causal=causal, scale=scale, **more)
+
+
+def _kernel(name: str, summary: str, refusal: Callable[[Problem], str], operator: str, **more: Any) -> Kernel:
+    """Return one of PyTorch's operators as a kernel; timed without the copies that come before and after it."""
 
     def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
-        group = inputs.heads // inputs.kv_heads
-        query, key, value = (
-            tensor.unflatten(0, (inputs.batch, -1)).transpose(1, 2)
-            for tensor in (inputs.query, inputs.key, inputs.value)
-        )
-        if group > 1:
-            key, value = (tensor.repeat_interleave(group, dim=1) for tensor in (key, value))
-        attend: Any = getattr(torch.ops.aten, operator)
-        causal = pattern.causal and inputs.max_query > 1
-        found, sums, *_ = attend(query, key, value, is_causal=causal, scale=pattern.scale_for(query.shape[-1]), **more)
+        found, sums, *_ = _call(operator, more, inputs, pattern)()
         out.copy_(found.transpose(1, 2).flatten(0, 1))
         lse.copy_(sums.reshape(inputs.batch, inputs.heads, -1).transpose(0, 1).flatten(1))
 
-    return run
+    def timed(inputs: Inputs, pattern: Pattern) -> Callable[[], object]:
+        return _call(operator, more, inputs, pattern)
+
+    return Kernel(name=name, step=FORWARD, summary=summary, refusal=refusal, run=run, yardstick=True, timed=timed)
 
 
 def _dense_refusal(problem: Problem, widest: int) -> str:
@@ -98,38 +108,27 @@ def _flash3_refusal(problem: Problem) -> str:
 
 
 def _flash3(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
-    """Run the operator of the vLLM 0.26.0 wheel; its argument order is that of
-    vllm_flash_attn/flash_attn_interface.py.
-    """
+    lse.copy_(_flash3_call(inputs, pattern, out)()[1])
+
+
+def _flash3_timed(inputs: Inputs, pattern: Pattern) -> Callable[[], object]:
+    shape = (*inputs.query.shape[:2], inputs.value.shape[-1])
+    return _flash3_call(inputs, pattern, inputs.query.new_empty(shape))
+
+
+def _flash3_call(inputs: Inputs, pattern: Pattern, out: Tensor) -> Callable[[], Any]:
+    """Return a call of the vLLM 0.26.0 wheel's operator; the arguments are in its flash_attn_interface.py's order."""
     left = -1 if pattern.window is None else pattern.window - 1
     right = 0 if pattern.causal else -1
     paged = inputs.block_table is not None
     scale = pattern.scale_for(inputs.query.shape[-1])
     places = (inputs.query_starts, None if paged else inputs.key_starts, None, None, inputs.key_lengths)
-    result = _flash3_operators().fwd(
+    window = (scale, pattern.causal, left, right, pattern.softcap)
+    return lambda: _flash3_operators().fwd(
         *(inputs.query, inputs.key, inputs.value, None, None, None, out),
         *(*places, inputs.max_query, inputs.max_key, inputs.block_table, None, None, None, None, None),
-        *(
-            None,
-            None,
-            None,
-            scale,
-            pattern.causal,
-            left,
-            right,
-            pattern.softcap,
-            True,
-            None,
-            0,
-            None,
-            0,
-            None,
-            1,
-            0,
-            None,
-        ),
+        *(None, None, None, *window, True, None, 0, None, 0, None, 1, 0, None),
     )
-    lse.copy_(result[1])
 
 
 def _flash3_operators() -> Any:
@@ -137,13 +136,13 @@ def _flash3_operators() -> Any:
 
 
 KERNELS = (
-    Kernel(
-        name="cudnn",
-        step=FORWARD,
-        summary="cuDNN, dense",
-        refusal=_cudnn_refusal,
-        run=_with("_scaled_dot_product_cudnn_attention", attn_bias=None, compute_log_sumexp=True),
-        yardstick=True,
+    _kernel(
+        "cudnn",
+        "cuDNN, dense",
+        _cudnn_refusal,
+        "_scaled_dot_product_cudnn_attention",
+        attn_bias=None,
+        compute_log_sumexp=True,
     ),
     Kernel(
         name="flash3",
@@ -152,21 +151,13 @@ KERNELS = (
         refusal=_flash3_refusal,
         run=_flash3,
         yardstick=True,
+        timed=_flash3_timed,
     ),
-    Kernel(
-        name="torch_flash",
-        step=FORWARD,
-        summary="FlashAttention 2 of PyTorch, dense",
-        refusal=_flash_refusal,
-        run=_with("_scaled_dot_product_flash_attention"),
-        yardstick=True,
-    ),
-    Kernel(
-        name="torch_flash_cpu",
-        step=FORWARD,
-        summary="PyTorch's fused attention on a CPU, dense",
-        refusal=_flash_cpu_refusal,
-        run=_with("_scaled_dot_product_flash_attention_for_cpu"),
-        yardstick=True,
+    _kernel("torch_flash", "FlashAttention 2 of PyTorch, dense", _flash_refusal, "_scaled_dot_product_flash_attention"),
+    _kernel(
+        "torch_flash_cpu",
+        "PyTorch's fused attention on a CPU, dense",
+        _flash_cpu_refusal,
+        "_scaled_dot_product_flash_attention_for_cpu",
     ),
 )

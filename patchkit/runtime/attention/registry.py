@@ -34,6 +34,8 @@ class Kernel:
 
     `yardstick` is true for what is not ours: it is compared with, and chosen only where `choosable`.
     `computed(problem)`: the query-key pairs of a head that it computes, to be held beside those that are seen.
+    `timed(inputs, pattern)`, with `saved` for a backward: the call that is timed in place of `run`, for a yardstick
+    whose results must be copied.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Kernel:
     yardstick: bool = False
     choosable: bool = True
     computed: Callable[[Problem], int] | None = None
+    timed: Callable[..., Callable[[], object]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
