@@ -171,6 +171,16 @@ def test_module_for_one_python_in_a_wheel_for_all_is_said(tmp_path: Path) -> Non
     assert finding.words.endswith("this is Python 3.11")
 
 
+def test_module_with_a_file_for_each_python_is_one_finding(tmp_path: Path) -> None:
+    made = compile_shared(tmp_path / "made", "made.so", calling()).read_bytes()
+    names = (f"sgl_kernel/_C.cpython-3{minor}-x86_64-linux-gnu.so" for minor in (9, 10, 12))
+    root = unpacked_wheel(tmp_path / "root", dict.fromkeys(names, made), tags=("cp38-abi3-any",))
+    [finding] = _check(root, python="3.12").findings
+    assert "sgl_kernel/_C loads in CPython 3.9, 3.10, 3.12 only" in finding.words
+    assert not finding.broken
+    assert _check(root, python="3.11").findings[0].broken
+
+
 def test_module_for_the_python_of_the_tag_is_none(tmp_path: Path) -> None:
     path = "sgl_kernel/_C.cpython-312-x86_64-linux-gnu.so"
     assert _check(_made(tmp_path, calling(), path=path, tags=("cp312-cp312-any",)), python="3.12").findings == ()
