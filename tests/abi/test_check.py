@@ -274,6 +274,27 @@ def test_changed_operator_is_said() -> None:
     assert "gone" in " ".join(cell.details)
 
 
+def test_operators_that_nobody_recorded_are_not_known() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    core = next(one for one in wheel.objects if one.name == "_core_C.abi3.so")  # it registers none
+    edited = replace(wheel, objects=(replace(core, schemas=("new(Tensor a) -> ()",)),))
+    report = check_wheel(edited, stored_torch(facts, "2.4.0"), system=other_system("2.36"), facts=facts)
+    assert report.objects[0].cell(Column.SCHEMAS).verdict is Verdict.UNKNOWN
+
+
+def test_operator_that_is_new_breaks_nothing() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    first = wheel.objects[0]
+    edited = replace(wheel, objects=(replace(first, schemas=(*first.schemas, "new(Tensor a) -> ()")),))
+    report = check_wheel(edited, stored_torch(facts, "2.4.0"), system=other_system("2.36"), facts=facts)
+    cell = report.objects[0].cell(Column.SCHEMAS)
+    assert (cell.verdict, cell.words) == (Verdict.OK, f"{len(first.schemas)} schemas as in vllm==0.6.3, and 1 more")
+
+
 def test_torch_that_fits_an_engine_of_another_version_is_advised() -> None:
     facts = stored_facts()
     wheel = facts.find("vllm", "0.6.3")
