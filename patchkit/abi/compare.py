@@ -108,10 +108,12 @@ def judge_mangling(facts: ObjectFacts, torch: TorchBuild, siblings: Collection[s
 
 def judge_schemas(facts: ObjectFacts, released: ObjectFacts | None, title: str) -> Cell:
     """Compare the registered operators with those of the release as it was stored."""
-    if released is None:
+    if not torch_imports(facts):
+        return Cell(column=Column.SCHEMAS, verdict=Verdict.NONE, words="needs nothing of torch")
+    if released is None or (facts.schemas and not released.schemas):
         if not facts.schemas:
             return Cell(column=Column.SCHEMAS, verdict=Verdict.NONE, words="registers no schema string")
-        words = f"{len(facts.schemas)} schemas; no facts are stored about {title} to compare with"
+        words = f"{len(facts.schemas)} schemas; none are stored about {title} to compare with"
         return Cell(column=Column.SCHEMAS, verdict=Verdict.UNKNOWN, words=words)
     changes = tuple(schema_changes(released.schemas, facts.schemas))
     if changes:
@@ -119,7 +121,8 @@ def judge_schemas(facts: ObjectFacts, released: ObjectFacts | None, title: str) 
         return Cell(column=Column.SCHEMAS, verdict=Verdict.BROKEN, words=words, details=changes)
     if not facts.schemas:
         return Cell(column=Column.SCHEMAS, verdict=Verdict.NONE, words="registers no schema string")
-    words = f"{len(facts.schemas)} schemas as in {title}"
+    more = len(facts.schemas) - len(released.schemas)
+    words = f"{len(released.schemas)} schemas as in {title}" + (f", and {more} more" if more else "")
     return Cell(column=Column.SCHEMAS, verdict=Verdict.OK, words=words)
 
 

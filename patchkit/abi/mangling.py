@@ -12,12 +12,13 @@ from functools import lru_cache
 from patchkit.pattern import compile_lazily
 
 # A literal (its digits are a value), a substitution, a template parameter or array bound, a constructor or destructor,
-# the length of an identifier, or one more character of code.
-_TOKEN = compile_lazily(r"L[a-z]n?[0-9]+E|S[0-9A-Z]*_|S[a-z]|T[0-9]*_|A[0-9]+_|[CD][0-5]|([0-9]+)|.")
+# the length of an identifier, or one more character of code. Bounded, so that no name takes quadratic time.
+_TOKEN = compile_lazily(r"L[a-z]n?[0-9]{1,20}E|S[0-9A-Z]{0,6}_|S[a-z]|T[0-9]{0,6}_|A[0-9]{1,20}_|[CD][0-5]|([0-9]+)|.")
 _NAMESPACES = frozenset({"c10", "at", "torch", "caffe2"})
 _WRITTEN = tuple(f"{len(one)}{one}" for one in sorted(_NAMESPACES))
 _STABLE = ("aoti_torch_", "torch_")
 _LONGEST = 1 << 16
+_MOST_CODES = 8
 
 
 class StringAbi(enum.Enum):
@@ -52,6 +53,8 @@ def qualified_name(name: str) -> tuple[str, ...]:
         else:
             parts.append(part)
         kind = codes.lstrip("NKRO")
+        if len(codes) > _MOST_CODES:
+            return ()
         if kind in ("C1", "C2", "D1", "D2"):
             return (*parts, kind[0])
         if kind == "E":

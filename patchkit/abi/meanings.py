@@ -122,7 +122,7 @@ def _of_torch(name: str, releases: tuple[str, ...], *, signatures: bool, facts: 
     yield f"not in any release from {plain[0]} to {plain[-1]} that is stored: built for an older, newer or other torch"
     if signatures:
         yield "its function exists with other signatures: a build between two releases (nightly, NGC's `2.x.0a0`)"
-    yield "of a container or nightly build the version number says nothing: check against it with --python"
+    yield "of a container or nightly build the version number says nothing: `abi check` compares symbols"
 
 
 def _of_strings(name: str, facts: Facts) -> Iterator[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 _DEEPEST = 8
+_PYTHON = "3.12"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,16 +28,7 @@ class Pin:
 
 def requirements(wheel: WheelFacts, extras: Iterable[str], *, python_version: str) -> tuple[Pin, ...]:
     """Return what a wheel requires on Linux x86-64 with an interpreter (`3.12`). An extra may name other extras."""
-    environment = {
-        "python_version": python_version,
-        "python_full_version": f"{python_version}.0",
-        "os_name": "posix",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": "x86_64",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-    }
+    environment = _environment(python_version)
     pins: dict[tuple[str, str], Pin] = {}
     wanted, seen = [("", 0), *((extra, 0) for extra in extras)], set()
     while wanted:
@@ -68,17 +60,37 @@ def pinned_torch(wheel: WheelFacts) -> str:
 
 
 def pinned_versions(wheel: WheelFacts, package: str) -> tuple[str, ...]:
-    """Return the single versions that a wheel pins a package to, in any of its extras."""
+    """Return the single versions that a wheel pins a package to on Linux x86-64, in any of its extras."""
     from patchkit.specifier import pinned_version
 
     named = (one for one in _parsed(wheel, package) if normalise_name(one.name) == package)
-    pinned = (pinned_version(str(one.specifier)) for one in named)
+    environment = _environment(_PYTHON)
+    pinned = (
+        pinned_version(str(one.specifier))
+        for one in named
+        if one.marker is None
+        or any(one.marker.evaluate({**environment, "extra": extra}) for extra in ("", *wheel.extras))
+    )
     return tuple(sorted({version for version in pinned if version}))
 
 
 def requires(wheel: WheelFacts, package: str) -> bool:
     """Tell whether a wheel names a package at all, in any of its extras."""
     return any(normalise_name(one.name) == package for one in _parsed(wheel, package))
+
+
+def _environment(python_version: str) -> dict[str, str]:
+    """Return what markers ask about."""
+    return {
+        "python_version": python_version,
+        "python_full_version": f"{python_version}.0",
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
 
 
 def _parsed(wheel: WheelFacts, start: str = "") -> Iterator[Requirement]:

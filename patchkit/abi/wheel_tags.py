@@ -37,18 +37,22 @@ def tagged_glibc(wheel: WheelFacts) -> str:
 
 
 def _modules(wheel: WheelFacts, python_version: str) -> Iterator[Finding]:
+    """Find modules that some interpreters of the tags cannot load. A module may have a file for each of several."""
+    modules: dict[str, list[str]] = {}
     for facts in wheel.objects:
-        match = _MODULE.search(facts.name)
-        if match is None:
+        if match := _MODULE.search(facts.path):
+            modules.setdefault(facts.path[: match.start()], []).append(f"3.{match[1]}")
+    for module, own in sorted(modules.items()):
+        interpreters = {f"cp3{one[2:]}-cp3{one[2:]}" for one in own}
+        if wheel.tags and all(tag.startswith(tuple(interpreters)) for tag in wheel.tags):
             continue
-        own = f"3.{match[1]}"
-        allowed = [tag for tag in wheel.tags if tag.startswith(f"cp3{match[1]}-cp3{match[1]}")]
-        if allowed and len(allowed) == len(wheel.tags):
-            continue
-        tags = ", ".join(wheel.tags) or "nothing"
-        words = f"{facts.path} loads in CPython {own} only, and the wheel is tagged {tags}"
-        here = f"; this is Python {python_version}" if python_version and python_version != own else ""
-        yield Finding(kind="python tag", words=words + here, broken=bool(here))
+        versions = ", ".join(sorted(own, key=version_key))
+        words = (
+            f"{module} loads in CPython {versions} only, and the wheel is tagged {', '.join(wheel.tags) or 'nothing'}"
+        )
+        lost = bool(python_version) and python_version not in own
+        here = f"; this is Python {python_version}" if lost else ""
+        yield Finding(kind="python tag", words=words + here, broken=lost)
 
 
 def _platform(wheel: WheelFacts) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from patchkit.abi.verdicts import CheckReport, Verdict
 from patchkit.cli.abi_ground import Ground, against_torch, find_distribution
 from patchkit.cli.abi_show import check_document, show_check
 from patchkit.cli.options import Choice, json_option, tree_options
-from patchkit.errors import ExitStatus
+from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 
 
@@ -65,11 +65,13 @@ def _report(ground: Ground, against: str, glibc: str) -> CheckReport:
     from patchkit.abi.check import check_wheel
     from patchkit.abi.inspect_wheel import inspect_tree
     from patchkit.abi.libraries import find_libraries
-    from patchkit.abi.snapshot import stored_facts
+    from patchkit.abi.snapshot import TORCH, stored_facts
     from patchkit.abi.system import other_system, read_system
     from patchkit.abi.wheel_tags import audit_tags
 
     facts = stored_facts()
+    if ground.dist_info.partition("-")[0] == TORCH:
+        raise UsageError("torch is what others are checked against", hint="`patchkit abi diff` compares two torches")
     wheel = inspect_tree(ground.root, ground.dist_info, file=ground.file)
     torch = against_torch(against, ground, wheel, facts)
     system = other_system(glibc) if glibc else read_system()

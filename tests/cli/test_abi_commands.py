@@ -101,6 +101,14 @@ class TestCheck:
         assert f"against torch==2.99 (installed in {kernel})" in said.out
         assert "1 of 2 torch symbols are missing in torch==2.99" in said.out
 
+    def test_torch_itself_is_nothing_to_check(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        library = compile_shared(tmp_path / "made", "libc10.so", "int f(void) { return 0; }\n")
+        root = unpacked_wheel(
+            tmp_path / "r", {"torch/lib/libc10.so": library.read_bytes()}, name="torch", version="2.99"
+        )
+        said = patchkit("abi", "check", "--target", "torch", "--root", root)
+        assert (said.status, "abi diff" in said.err) == (2, True)
+
     def test_without_any_torch_it_asks_for_one(self, patchkit: Patchkit, kernel: Path) -> None:
         said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel)
         assert (said.status, "--against torch==VERSION" in said.err) == (2, True)
