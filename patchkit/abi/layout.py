@@ -141,12 +141,12 @@ def _whole_changes(before: StructLayout, after: StructLayout) -> Iterator[Layout
         yield _change(name, "", ChangeKind.ALIGNMENT, str(before.alignment), str(after.alignment))
     if before.packed != after.packed:
         yield _change(name, "", ChangeKind.PACKED, _packing(before), _packing(after))
-    common_before = [field.name for field in before.fields if _named(after, field.name)]
-    common_after = [field.name for field in after.fields if _named(before, field.name)]
-    if common_before != common_after:
-        pairs = zip(common_before, common_after, strict=False)
-        old, new = next(((one, other) for one, other in pairs if one != other), ("", ""))
-        yield _change(name, "", ChangeKind.REORDERED, f"{old} stands here", f"{new} stands here")
+    old_names, new_names = _by_name(before), _by_name(after)
+    order_before = [name for name in old_names if name in new_names]
+    order_after = [name for name in new_names if name in old_names]
+    if order_before != order_after:
+        old, new = next((one, other) for one, other in zip(order_before, order_after, strict=True) if one != other)
+        yield _change(name, "", ChangeKind.REORDERED, f"{old[0]} stands here", f"{new[0]} stands here")
 
 
 def _packing(layout: StructLayout) -> str:
@@ -154,9 +154,10 @@ def _packing(layout: StructLayout) -> str:
 
 
 def _field_changes(before: StructLayout, after: StructLayout) -> Iterator[LayoutChange]:
-    added = [field for field in after.fields if not _named(before, field.name)]
-    for old in before.fields:
-        new = _named(after, old.name)
+    old_fields, new_fields = _by_name(before), _by_name(after)
+    added = [field for name, field in new_fields.items() if name not in old_fields]
+    for name, old in old_fields.items():
+        new = new_fields.get(name)
         if new is None:
             new = next((field for field in added if _same_bytes(old, field)), None)
             if new is None:
@@ -165,9 +166,10 @@ def _field_changes(before: StructLayout, after: StructLayout) -> Iterator[Layout
             added.remove(new)
             yield _change(after.name, old.name, ChangeKind.RENAMED, old.name, new.name, breaking=False)
         yield from _member_changes(after.name, old, new)
+    kept = [field for name, field in new_fields.items() if old_fields.get(name) == field]
     for new in added:
         # In a union a new member changes nothing for the others. In former padding, old code leaves it unset.
-        breaking = not any(field.offset <= new.offset and new.end <= field.end for field in before.fields)
+        breaking = not any(field.offset <= new.offset and new.end <= field.end for field in kept)
         yield _change(after.name, new.name, ChangeKind.ADDED, "not there", _spot(new), breaking=breaking)
 
 
@@ -188,8 +190,13 @@ def _change(
     return LayoutChange(struct=struct, field=field, kind=kind, before=before, after=after, breaking=breaking)
 
 
-def _named(layout: StructLayout, name: str) -> Field | None:
-    return next((field for field in layout.fields if field.name == name), None)
+def _by_name(layout: StructLayout) -> dict[tuple[str, int], Field]:
+    """Return the fields by name; base classes may have fields of one name, told apart by which of them it is."""
+    fields: dict[tuple[str, int], Field] = {}
+    for field in layout.fields:
+        which = sum(name == field.name for name, _ in fields)
+        fields[field.name, which] = field
+    return fields
 
 
 def _same_bytes(old: Field, new: Field) -> bool:

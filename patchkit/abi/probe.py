@@ -17,6 +17,7 @@ DEBUG_OPTIONS = (
     "-shared",
     "-fPIC",
     "-w",
+    "-Wfatal-errors",
     "-g",
     "-gdwarf-5",
     "-fno-eliminate-unused-debug-types",

@@ -94,6 +94,21 @@ def test_a_bit_that_moved_is_told() -> None:
     assert change.words == "s.flag: moved: offset 0 bit 3 -> offset 0 bit 4"
 
 
+def test_base_classes_may_have_members_of_one_name() -> None:
+    fields = (_field("head", 8), _field("head", 0))
+    twice = replace(PLAIN, fields=fields)
+    assert compare_layouts(twice, twice) == ()
+    assert _said(replace(PLAIN, fields=(_field("head", 8), _field("head", 4))), twice) == [
+        ("head", ChangeKind.MOVED, True)
+    ]
+
+
+def test_a_field_that_takes_the_place_of_one_that_moved_is_no_union() -> None:
+    before = replace(PLAIN, fields=(_field("warned", 61, 1),))
+    after = replace(PLAIN, fields=(_field("thrown", 61, 1), _field("warned", 62, 1)))
+    assert _said(after, before) == [("warned", ChangeKind.MOVED, True), ("thrown", ChangeKind.ADDED, True)]
+
+
 def test_a_rename_does_not_break() -> None:
     assert not is_breaking(compare_layouts(PLAIN, _with(0, name="first")))
 

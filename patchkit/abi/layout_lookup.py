@@ -1,0 +1,53 @@
+"""Find a type in the stored facts: by the name of a release and its own, with or without its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from patchkit.abi.layout_facts import Records, TypeRecord
+from patchkit.engine import normalise_name
+from patchkit.errors import UsageError
+
+
+def find_release(releases: Mapping[str, Records], wanted: str) -> tuple[str, Records]:
+    """Return the stored release that `NAME==VERSION` means. UsageError names those that there are."""
+    name, equals, version = (part.strip() for part in wanted.partition("=="))
+    title = f"{normalise_name(name)}=={version}"
+    if equals and title in releases:
+        return title, releases[title]
+    same = [one for one in releases if one.partition("==")[0] == normalise_name(name)]
+    raise UsageError(
+        f"no types are stored of {wanted}",
+        why=f"stored are {', '.join(same or releases)}",
+        hint="write NAME==VERSION; `patchkit abi probe` reads those of a torch that is here",
+    )
+
+
+def find_types(release: str, records: Records, wanted: str) -> tuple[TypeRecord, ...]:
+    """Return the types of that name, one for each variant that the release ships. UsageError names similar ones."""
+    found = tuple(record for name, record in records.items() if _means(wanted, name))
+    if found:
+        return found
+    import difflib
+
+    near = difflib.get_close_matches(wanted, [*records, *map(_last, records)], n=3, cutoff=0.5)
+    raise UsageError(
+        f"{release}: no type {wanted} is stored",
+        why=f"similar ones: {', '.join(near)}" if near else f"{len(records)} others are",
+        hint=f"`patchkit abi layout --of {release}` lists them",
+    )
+
+
+def _means(wanted: str, name: str) -> bool:
+    plain = name.partition(" (")[0]
+    return _spelled(wanted) in (_spelled(name), _spelled(plain), _spelled(_last(plain)))
+
+
+def _last(name: str) -> str:
+    """Return a name without its namespaces; those of its template's arguments stay."""
+    head, bracket, tail = name.partition("<")
+    return head.rpartition("::")[2] + bracket + tail
+
+
+def _spelled(name: str) -> str:
+    return name.replace(" ", "").replace("int64_t", "long")
