@@ -15,13 +15,15 @@ from patchkit.abi.compare import (
 )
 from patchkit.abi.demangle import demangle
 from patchkit.abi.facts import ObjectFacts, WheelFacts
-from patchkit.abi.judges import judge_structs
+from patchkit.abi.judges import judge_arguments, judge_structs, no_need
 from patchkit.abi.ranges import release_range
 from patchkit.abi.requirements import pinned_torch
 from patchkit.abi.snapshot import Facts
 from patchkit.abi.system import System
 from patchkit.abi.torch_build import TorchBuild, stored_torch
 from patchkit.abi.verdicts import CheckReport, Column, Finding, ObjectReport, Verdict
+
+_OF_TYPES = (Column.LAYOUT, Column.VTABLE, Column.ARGUMENTS)
 
 
 def check_wheel(
@@ -30,20 +32,21 @@ def check_wheel(
     """Judge every shared object of a wheel. Machine code of other machines than the first one's is judged alike."""
     siblings = exported_by(wheel)
     missing = {one.path: missing_symbols(one, torch, siblings) for one in wheel.objects}
-    words = demangle(name for names in missing.values() for name in names)
+    words = demangle(name for one in wheel.objects for name in torch_imports(one, siblings))
     released = facts.find(wheel.distribution, wheel.version)
     built = built_with(wheel, facts)
+    judged = judge_structs(built=built, against=torch)
     objects = []
     for one in wheel.objects:
         if one.fault:
             objects.append(ObjectReport(path=one.path, cells=(), fault=one.fault))
             continue
         lacks = describe_missing(missing[one.path], facts.symbols, words)
-        needs_torch = bool(torch_imports(one, siblings))
-        structs = {
-            column: judge_structs(column, needs_torch=needs_torch, built=built, against=torch)
-            for column in (Column.LAYOUT, Column.VTABLE, Column.ARGUMENTS)
-        }
+        needed = torch_imports(one, siblings)
+        structs = dict(judged) if needed else {column: no_need(column) for column in _OF_TYPES}
+        if needed:
+            there = (words.get(name, name) for name in needed if name not in missing[one.path])
+            structs[Column.ARGUMENTS] = judge_arguments(there, built=built, against=torch)
         cells = (
             judge_symbols(one, torch, lacks, siblings),
             judge_system(one, system, torch),

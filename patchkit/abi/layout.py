@@ -89,6 +89,11 @@ class LayoutChange:
     breaking: bool
 
     @property
+    def owner(self) -> str:
+        """The type that it is about."""
+        return self.struct
+
+    @property
     def words(self) -> str:
         """Say it in one line."""
         name = f"{self.struct}.{self.field}" if self.field else self.struct

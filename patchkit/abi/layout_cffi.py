@@ -55,10 +55,11 @@ def _built(ffi: Any, header: Path, compiler: str, includes: Sequence[Path], dire
     from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
     from importlib.util import module_from_spec, spec_from_file_location
 
+    from cffi.recompiler import make_c_source  # FFI.emit_c_code prints
+
     name = "_patchkit_layout"
     source, built = directory / f"{name}.c", directory / f"{name}{EXTENSION_SUFFIXES[0]}"
-    ffi.set_source(name, f"#include {_quoted(header.resolve())}")
-    ffi.emit_c_code(str(source))
+    make_c_source(ffi, name, f"#include {_quoted(header.resolve())}", str(source))
     python = sysconfig.get_path("include")
     line = [compiler, "-shared", "-fPIC", "-w", "-std=gnu11", f"-I{python}", *(f"-I{path}" for path in includes)]
     completed = run_child([*line, str(source), "-o", str(built)], timeout=_PATIENCE_SECONDS)

@@ -34,6 +34,11 @@ class TravelChange:
         return True
 
     @property
+    def owner(self) -> str:
+        """The type that it is about."""
+        return self.type
+
+    @property
     def words(self) -> str:
         """Say it in one line."""
         where = f"{self.entry_point}: parameter {self.place + 1}, " if self.entry_point else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,10 @@ from patchkit.abi.arguments import Machine, Way, travel
 from patchkit.abi.layout import Field, StructLayout
 from patchkit.abi.layout_dwarf import ProbedType
 from patchkit.abi.vtable import Slot, Vtable
-from patchkit.errors import RefusedError
+from patchkit.errors import ObjectFormatError
 from patchkit.record import dataclass
 
 SCHEMA = 1
-STORED = Path(__file__).resolve().parent / "facts" / "layouts.json.z"
 _LARGEST = 1 << 26
 _PLAIN, _BITS = 4, 6  # numbers of a field: name, type, offset, size, and for a bit-field its first bit and their number
 _BROKEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -61,41 +59,65 @@ def record_of(probed: ProbedType, evidence: Evidence, *, name: str = "") -> Type
     )
 
 
-@lru_cache(maxsize=1)
-def stored_records() -> Mapping[str, Records]:
-    """Return what the package carries: release -> type -> record."""
-    return read_records(STORED)
+class StoredTypes:
+    """What a file of facts holds. Records are made when a release is first asked for."""
+
+    def __init__(self, releases: Mapping[str, Mapping[str, Any]], source: str) -> None:
+        self._documents = releases
+        self._source = source
+        self._records: dict[str, Records] = {}
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """The releases, as `NAME==VERSION`."""
+        return tuple(self._documents)
+
+    def of(self, release: str) -> Records:
+        """Return type -> record of a release, nothing when it is not stored. ObjectFormatError for damaged ones."""
+        if release not in self._records:
+            try:
+                self._records[release] = records_from(self._documents.get(release, {}))
+            except _BROKEN as error:
+                raise _damaged(self._source, error) from error
+        return self._records[release]
+
+    def content(self, added: Mapping[str, Records]) -> bytes:
+        """Return the bytes of a file with these releases too, type by type: same records, same bytes."""
+        releases = {name: dict(types) for name, types in self._documents.items()}
+        for name, records in added.items():
+            releases.setdefault(name, {}).update(records_document(records))
+        document = {"schema": SCHEMA, "releases": releases}
+        return zlib.compress(json.dumps(document, separators=(",", ":"), sort_keys=True).encode(), 9)
 
 
-def read_records(path: Path) -> Mapping[str, Records]:
-    """Read a file of facts. RefusedError when it is damaged or of another schema."""
+def read_types(path: Path) -> StoredTypes:
+    """Read a file of facts, an empty one where there is none. ObjectFormatError when it is damaged or too new."""
+    if not path.exists():
+        return StoredTypes({}, path.name)
     try:
         inflater = zlib.decompressobj()
         document = json.loads(inflater.decompress(path.read_bytes(), _LARGEST))
         if document["schema"] != SCHEMA:
             raise ValueError(f"it is of schema {document['schema']!r}, and this is patchkit for schema {SCHEMA}")
-        return {
-            release: {name: record_from(name, record) for name, record in types.items()}
-            for release, types in document["releases"].items()
-        }
+        return StoredTypes(dict(document["releases"]), path.name)
     except (*_BROKEN, OSError, zlib.error) as error:
-        raise RefusedError(
-            f"{path.name}: not facts about types that can be read",
-            why=f"  {error}",
-            hint="make it anew with `patchkit abi probe`",
-        ) from error
+        raise _damaged(path.name, error) from error
 
 
-def facts_content(releases: Mapping[str, Records]) -> bytes:
-    """Return the bytes of a file of facts: same records, same bytes."""
-    document = {
-        "schema": SCHEMA,
-        "releases": {
-            release: {name: record_document(record) for name, record in types.items()}
-            for release, types in releases.items()
-        },
-    }
-    return zlib.compress(json.dumps(document, separators=(",", ":"), sort_keys=True).encode(), 9)
+def _damaged(source: str, error: Exception) -> ObjectFormatError:
+    return ObjectFormatError(
+        f"{source}: not facts about types that can be read", why=f"  {error}", hint="make it anew: `patchkit abi probe`"
+    )
+
+
+def records_document(records: Records) -> dict[str, Any]:
+    """Return records for JSON."""
+    return {name: record_document(record) for name, record in records.items()}
+
+
+def records_from(document: Mapping[str, Any]) -> Records:
+    """Read records from JSON. KeyError, TypeError, ValueError or AttributeError when they are none."""
+    return {name: record_from(name, record) for name, record in document.items()}
 
 
 def record_document(record: TypeRecord) -> dict[str, Any]:

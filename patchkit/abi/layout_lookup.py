@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from patchkit.abi.layout_facts import Records, TypeRecord
+from patchkit.abi.layout_facts import Records, StoredTypes, TypeRecord
 from patchkit.engine import normalise_name
 from patchkit.errors import UsageError
 
 
-def find_release(releases: Mapping[str, Records], wanted: str) -> tuple[str, Records]:
+def find_release(stored: StoredTypes, wanted: str) -> tuple[str, Records]:
     """Return the stored release that `NAME==VERSION` means. UsageError names those that there are."""
     name, equals, version = (part.strip() for part in wanted.partition("=="))
     title = f"{normalise_name(name)}=={version}"
-    if equals and title in releases:
-        return title, releases[title]
-    same = [one for one in releases if one.partition("==")[0] == normalise_name(name)]
+    if equals and title in stored.releases:
+        return title, stored.of(title)
+    same = [one for one in stored.releases if one.partition("==")[0] == normalise_name(name)]
     raise UsageError(
         f"no types are stored of {wanted}",
-        why=f"stored are {', '.join(same or releases)}",
+        why=f"stored are {', '.join(sorted(same or stored.releases, key=_order))}",
         hint="write NAME==VERSION; `patchkit abi probe` reads those of a torch that is here",
     )
+
+
+def _order(title: str) -> tuple[str, list[int]]:
+    name, _, version = title.partition("==")
+    return name, [int(part) for part in version.partition("+")[0].split(".") if part.isdigit()]
 
 
 def find_types(release: str, records: Records, wanted: str) -> tuple[TypeRecord, ...]:

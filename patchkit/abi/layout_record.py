@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from patchkit.abi.layout_binary import check_binary
-from patchkit.abi.layout_facts import Evidence, Records, TypeRecord, facts_content, read_records, record_of
+from patchkit.abi.layout_facts import Evidence, Records, TypeRecord, read_types, record_of
 from patchkit.abi.probe import compiler_version
 from patchkit.abi.probe_flash import STRUCT, probe_flash
 from patchkit.abi.probe_torch import probe_torch
@@ -94,9 +94,7 @@ def torch_version(root: Path) -> str:
 
 def write_records(path: Path, releases: Mapping[str, Records]) -> None:
     """Put types of releases into a file of facts, which may be there already; a type that is in it is replaced."""
-    kept = dict(read_records(path)) if path.exists() else {}
-    merged = {release: {**kept.get(release, {}), **types} for release, types in releases.items()}
-    content = facts_content({**kept, **merged})
+    content = read_types(path).content(releases)
     staged = path.with_name(path.name + ".new")
     staged.write_bytes(content)
     staged.replace(path)

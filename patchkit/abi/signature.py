@@ -18,6 +18,8 @@ _INTEGERS = frozenset(
 _INTEGER = dict.fromkeys(Machine, (Way.INTEGER,))
 _VECTOR = dict.fromkeys(Machine, (Way.VECTOR,))
 _LONG_DOUBLE = {Machine.AMD64: (Way.STACK,), Machine.AARCH64: (Way.VECTOR,)}
+# They have destructors, whatever is in them.
+_OWNERS = ("std::vector<", "std::shared_ptr<", "std::unique_ptr<", "std::function<")
 _FLOATS = {"float": _VECTOR, "double": _VECTOR, "long double": _LONG_DOUBLE}
 
 
@@ -32,10 +34,12 @@ def parameters(function: str) -> tuple[str, ...]:
 
 
 def plain_travel(name: str) -> dict[Machine, tuple[Way, ...]] | None:
-    """Return how a pointer, a reference or a number travels; None for what a class may be."""
+    """Return how a pointer, a reference or a number travels; None for other classes."""
     text = name.strip()
     if text.endswith(("*", "&", "* const")) or "(*)" in text:
         return dict(_INTEGER)
+    if text.startswith(_OWNERS) and text.endswith(">"):
+        return dict.fromkeys(Machine, (Way.ADDRESS,))
     if text in _INTEGERS:
         return dict(_INTEGER)
     return dict(_FLOATS[text]) if text in _FLOATS else None

@@ -50,6 +50,11 @@ class SlotChange:
     breaking: bool
 
     @property
+    def owner(self) -> str:
+        """The type that it is about."""
+        return self.vtable
+
+    @property
     def words(self) -> str:
         """Say it in one line."""
         return f"{self.vtable}::{self.function}: {self.kind.value}: {self.before} -> {self.after}"

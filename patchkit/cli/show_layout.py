@@ -46,10 +46,10 @@ class Shown:
 
 def shown_of_release(release: str, name: str) -> tuple[Shown, ...]:
     """Return the stored layouts of a release, all of them without a name."""
-    from patchkit.abi.layout_facts import stored_records
     from patchkit.abi.layout_lookup import find_release, find_types
+    from patchkit.abi.snapshot import stored_facts
 
-    title, records = find_release(stored_records(), release)
+    title, records = find_release(stored_facts().types, release)
     found = find_types(title, records, name) if name else tuple(records.values())
     shown = tuple(
         Shown(origin=title, layout=record.layout, evidence=record.evidence)

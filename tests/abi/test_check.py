@@ -10,6 +10,7 @@ import pytest
 from patchkit.abi.check import built_with, check_wheel
 from patchkit.abi.facts import ObjectFacts, WheelFacts
 from patchkit.abi.inspect_wheel import find_dist_info, inspect_tree
+from patchkit.abi.judges import judge_structs
 from patchkit.abi.libraries import find_libraries
 from patchkit.abi.snapshot import stored_facts
 from patchkit.abi.system import System, other_system, read_system
@@ -247,6 +248,29 @@ def test_unknown_columns_are_never_ok(tmp_path: Path) -> None:
     for column in (Column.LAYOUT, Column.VTABLE, Column.ARGUMENTS):
         assert _cell(report, column)[0] is Verdict.UNKNOWN
     assert set(report.unknown) >= {"layout", "vtable", "argument classes"}
+
+
+def test_structs_are_judged_against_the_torch_that_the_wheel_pins() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    report = check_wheel(wheel, stored_torch(facts, "2.14.1"), system=other_system("2.36"), facts=facts)
+    verdict, said = _cell(report, Column.LAYOUT)
+    assert verdict is Verdict.BROKEN
+    assert "at::PhiloxCudaState: size: 24 bytes -> 32 bytes" in said
+    assert "c10::TensorImpl: size: 184 bytes -> 176 bytes" in said
+    verdict, said = _cell(report, Column.VTABLE)
+    assert verdict is Verdict.BROKEN
+    assert "c10::TensorImpl::is_contiguous_custom(c10::MemoryFormat) const: removed: slot 3 -> not there" in said
+    verdict, said = _cell(report, Column.ARGUMENTS)
+    assert verdict is Verdict.OK
+    assert "entry points are compatible between torch==2.4.0 and torch==2.14.1" in said
+
+
+def test_structs_that_did_not_change_are_ok() -> None:
+    facts = stored_facts()
+    built, against = stored_torch(facts, "2.13.0"), stored_torch(facts, "2.13.0+cpu")
+    assert {cell.verdict for cell in judge_structs(built=built, against=against).values()} == {Verdict.OK}
 
 
 @pytest.mark.parametrize(("torch", "verdict"), [("2.4.0", Verdict.OK), ("2.8.0", Verdict.BROKEN)])

@@ -14,10 +14,11 @@ import pytest
 from patchkit.abi.arguments import Machine, Way
 from patchkit.abi.layout import ChangeKind, compare_layouts
 from patchkit.abi.layout_columns import ColumnResult, argument_column, argument_ways, layout_column, vtable_column
-from patchkit.abi.layout_facts import STORED, Records, facts_content, read_records, stored_records
+from patchkit.abi.layout_facts import Records, StoredTypes, read_types
 from patchkit.abi.layout_lookup import find_release, find_types
 from patchkit.abi.layout_record import record_torch
-from patchkit.errors import RefusedError, UsageError
+from patchkit.abi.snapshot import FACTS, LAYOUTS, stored_facts
+from patchkit.errors import ObjectFormatError, UsageError
 
 TORCHES = ("2.4.0", "2.8.0", "2.11.0", "2.13.0+cpu", "2.14.1")
 ALL_TORCHES = (
@@ -78,7 +79,7 @@ FLASH = {
 
 
 def _of(release: str) -> Records:
-    return stored_records()[release]
+    return stored_facts().layouts(release)
 
 
 def _offset(release: str, struct: str, field: str) -> int | None:
@@ -234,9 +235,10 @@ def test_an_argument_that_travels_otherwise_is_named() -> None:
 
 
 def test_the_stored_file_is_small_and_comes_out_as_it_went_in() -> None:
-    records = read_records(STORED)
-    assert STORED.stat().st_size < 200_000
-    assert facts_content(records) == STORED.read_bytes()
+    stored = read_types(FACTS / LAYOUTS)
+    assert (FACTS / LAYOUTS).stat().st_size < 200_000
+    records = {release: stored.of(release) for release in stored.releases}
+    assert StoredTypes({}, "").content(records) == (FACTS / LAYOUTS).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -253,13 +255,13 @@ def test_the_stored_file_is_small_and_comes_out_as_it_went_in() -> None:
 )
 def test_a_damaged_file_of_facts_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "facts").write_bytes(content)
-    with pytest.raises(RefusedError, match="not facts"):
-        read_records(tmp_path / "facts")
+    with pytest.raises(ObjectFormatError, match="not facts"):
+        read_types(tmp_path / "facts").of("a")
 
 
 def test_an_unknown_release_names_those_that_are_stored() -> None:
     with pytest.raises(UsageError) as raised:
-        find_release(stored_records(), "torch==9.9")
+        find_release(stored_facts().types, "torch==9.9")
     assert "torch==2.14.1" in raised.value.why
 
 
@@ -281,7 +283,7 @@ def test_the_installed_torch_is_as_stored() -> None:
     root = _installed_torch()
     assert root is not None
     release, records = record_torch(root, compiler="g++", cxx11_abi=True)
-    if release not in stored_records():
+    if release not in stored_facts().types.releases:
         pytest.skip(f"{release} is not stored")
     stored = _of(release)
     assert records.keys() == stored.keys()
