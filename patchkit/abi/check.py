@@ -15,15 +15,13 @@ from patchkit.abi.compare import (
 )
 from patchkit.abi.demangle import demangle
 from patchkit.abi.facts import ObjectFacts, WheelFacts
-from patchkit.abi.judges import judge_arguments, judge_structs, no_need
+from patchkit.abi.judges import compare_builds, judge_types
 from patchkit.abi.ranges import release_range
 from patchkit.abi.requirements import pinned_torch
 from patchkit.abi.snapshot import Facts
 from patchkit.abi.system import System
 from patchkit.abi.torch_build import TorchBuild, stored_torch
 from patchkit.abi.verdicts import CheckReport, Column, Finding, ObjectReport, Verdict
-
-_OF_TYPES = (Column.LAYOUT, Column.VTABLE, Column.ARGUMENTS)
 
 
 def check_wheel(
@@ -34,8 +32,7 @@ def check_wheel(
     missing = {one.path: missing_symbols(one, torch, siblings) for one in wheel.objects}
     words = demangle(name for one in wheel.objects for name in torch_imports(one, siblings))
     released = facts.find(wheel.distribution, wheel.version)
-    built = built_with(wheel, facts)
-    judged = judge_structs(built=built, against=torch)
+    comparison = compare_builds(built_with(wheel, facts), torch)
     objects = []
     for one in wheel.objects:
         if one.fault:
@@ -43,18 +40,15 @@ def check_wheel(
             continue
         lacks = describe_missing(missing[one.path], facts.symbols, words)
         needed = torch_imports(one, siblings)
-        structs = dict(judged) if needed else {column: no_need(column) for column in _OF_TYPES}
-        if needed:
-            there = (words.get(name, name) for name in needed if name not in missing[one.path])
-            structs[Column.ARGUMENTS] = judge_arguments(there, built=built, against=torch)
+        types = judge_types(needed, [words.get(name, name) for name in needed], comparison)
         cells = (
             judge_symbols(one, torch, lacks, siblings),
             judge_system(one, system, torch),
             judge_mangling(one, torch, siblings),
-            structs[Column.LAYOUT],
-            structs[Column.VTABLE],
+            types[Column.LAYOUT],
+            types[Column.VTABLE],
             judge_schemas(one, _same(released, one), wheel.title),
-            structs[Column.ARGUMENTS],
+            types[Column.ARGUMENTS],
         )
         objects.append(ObjectReport(path=one.path, cells=cells, missing=lacks))
     return CheckReport(
