@@ -15,7 +15,7 @@ from patchkit.abi.compare import (
 )
 from patchkit.abi.demangle import demangle
 from patchkit.abi.facts import ObjectFacts, WheelFacts
-from patchkit.abi.judges import judge_structs
+from patchkit.abi.judges import compare_builds, judge_types
 from patchkit.abi.ranges import release_range
 from patchkit.abi.requirements import pinned_torch
 from patchkit.abi.snapshot import Facts
@@ -30,28 +30,25 @@ def check_wheel(
     """Judge every shared object of a wheel. Machine code of other machines than the first one's is judged alike."""
     siblings = exported_by(wheel)
     missing = {one.path: missing_symbols(one, torch, siblings) for one in wheel.objects}
-    words = demangle(name for names in missing.values() for name in names)
+    words = demangle(name for one in wheel.objects for name in torch_imports(one, siblings))
     released = facts.find(wheel.distribution, wheel.version)
-    built = built_with(wheel, facts)
+    comparison = compare_builds(built_with(wheel, facts), torch)
     objects = []
     for one in wheel.objects:
         if one.fault:
             objects.append(ObjectReport(path=one.path, cells=(), fault=one.fault))
             continue
         lacks = describe_missing(missing[one.path], facts.symbols, words)
-        needs_torch = bool(torch_imports(one, siblings))
-        structs = {
-            column: judge_structs(column, needs_torch=needs_torch, built=built, against=torch)
-            for column in (Column.LAYOUT, Column.VTABLE, Column.ARGUMENTS)
-        }
+        needed = torch_imports(one, siblings)
+        types = judge_types(needed, [words.get(name, name) for name in needed], comparison)
         cells = (
             judge_symbols(one, torch, lacks, siblings),
             judge_system(one, system, torch),
             judge_mangling(one, torch, siblings),
-            structs[Column.LAYOUT],
-            structs[Column.VTABLE],
+            types[Column.LAYOUT],
+            types[Column.VTABLE],
             judge_schemas(one, _same(released, one), wheel.title),
-            structs[Column.ARGUMENTS],
+            types[Column.ARGUMENTS],
         )
         objects.append(ObjectReport(path=one.path, cells=cells, missing=lacks))
     return CheckReport(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from patchkit.abi.compare import schema_changes, version_floors
 from patchkit.abi.demangle import demangle
 from patchkit.abi.facts import ObjectFacts, WheelFacts
+from patchkit.abi.layout_columns import argument_column, layout_column, vtable_column
+from patchkit.abi.layout_facts import Records
 from patchkit.abi.snapshot import TORCH, Facts
 from patchkit.abi.system import version_key
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
-_DEEPEST = 12
 # Templates of the C++ library, type information and guards: every object has copies of its own.
 _COPIED = compile_lazily(r"_Z(?:N?K?St|T[ISV]|GV|NK?9__gnu_cxx)")
 
@@ -92,7 +92,7 @@ def compare_torches(before: WheelFacts, after: WheelFacts, facts: Facts, known: 
         if library.name in old:
             changes += _surroundings(old[library.name], library)
     layouts = facts.layouts(before.title), facts.layouts(after.title)
-    changes += compare_layouts(*layouts)
+    changes += compare_types(*layouts)
     counted = f"{len(one - other)} of {len(one)} exported symbols are gone, {len(other - one)} are new"
     notes = [f"{counted}; names are known of those that stored engines need"]
     if not all(layouts):
@@ -101,12 +101,12 @@ def compare_torches(before: WheelFacts, after: WheelFacts, facts: Facts, known: 
     return Difference(before=before.title, after=after.title, changes=_in_words(changes), notes=tuple(notes))
 
 
-def compare_layouts(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield what differs in the records of structs that both have, field by field."""
-    for struct in sorted(set(before) & set(after)):
-        for place, old, new in _leaves(before[struct], after[struct], "", 0):
-            words = f"{place}: {old} -> {new}"
-            yield _change(ChangeKind.LAYOUT, struct, words, breaking=True)
+def compare_types(before: Records, after: Records) -> Iterator[Change]:
+    """Yield what differs in the types that both have: layouts field by field, vtables slot by slot, arguments."""
+    for column in (layout_column, vtable_column, argument_column):
+        for change in column(before, after).changes:
+            words = change.words.removeprefix(change.owner).lstrip(".: ")
+            yield _change(ChangeKind.LAYOUT, change.owner, words, breaking=change.breaking)
 
 
 def _object_changes(before: ObjectFacts, after: ObjectFacts) -> Iterator[Change]:
@@ -145,29 +145,6 @@ def _surroundings(before: ObjectFacts, after: ObjectFacts) -> Iterator[Change]:
         yield _change(ChangeKind.ARCHITECTURE, path, f"no code for {', '.join(sorted(gone))} any more", breaking=True)
     if more:
         yield _change(ChangeKind.ARCHITECTURE, path, f"code for {', '.join(sorted(more))}", breaking=False)
-
-
-def _leaves(old: Any, new: Any, place: str, depth: int) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the places in two JSON values at which they differ; lists of named members are compared by name."""
-    if old == new:
-        return
-    if depth < _DEEPEST and isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            yield from _leaves(old.get(key), new.get(key), f"{place}.{key}".lstrip("."), depth + 1)
-    elif depth < _DEEPEST and _is_named(old) and _is_named(new):
-        by_name = [{one["name"]: one for one in rows} for rows in (old, new)]
-        for name in dict.fromkeys((*by_name[0], *by_name[1])):
-            yield from _leaves(by_name[0].get(name), by_name[1].get(name), f"{place}[{name}]", depth + 1)
-    else:
-        yield place, _shown(old), _shown(new)
-
-
-def _is_named(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) and "name" in one for one in value)
-
-
-def _shown(value: Any) -> str:
-    return "not there" if value is None else str(value)
 
 
 def _change(kind: ChangeKind, place: str, words: str, *, breaking: bool, name: str = "") -> Change:

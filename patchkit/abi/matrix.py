@@ -8,6 +8,8 @@ from pathlib import Path
 from patchkit.abi.check import exported_by
 from patchkit.abi.compare import missing_symbols, torch_imports
 from patchkit.abi.facts import ObjectFacts, WheelFacts
+from patchkit.abi.layout_facts import StoredTypes
+from patchkit.abi.matrix_structs import EngineStruct, StructRow, engine_structs, struct_rows
 from patchkit.abi.requirements import pinned_versions
 from patchkit.abi.snapshot import TORCH, Facts, read_snapshot
 from patchkit.abi.torch_build import TorchBuild, cuda_major, stored_torch
@@ -40,10 +42,12 @@ class MatrixRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """Rows in the order of engines and paths; `torches` are the columns."""
+    """Rows in the order of engines and paths; `torches` are the columns, of `structs` too."""
 
     torches: tuple[str, ...]
     rows: tuple[MatrixRow, ...]
+    structs: tuple[StructRow, ...] = ()
+    engine_structs: tuple[EngineStruct, ...] = ()
 
     def fitting(self, engine: str) -> tuple[str, ...]:
         """Return the torches with which nothing of an engine lacks a symbol."""
@@ -55,11 +59,19 @@ class Matrix:
         )
 
 
-def build_matrix(wheels: Sequence[WheelFacts], torches: Sequence[TorchBuild]) -> Matrix:
-    """Compare every shared object that needs anything of torch with every torch."""
+def build_matrix(
+    wheels: Sequence[WheelFacts], torches: Sequence[TorchBuild], *, types: StoredTypes | None = None
+) -> Matrix:
+    """Compare every shared object that needs anything of torch with every torch.
+
+    `types` are what is stored of the engines' own structs.
+    """
+    stored = types or StoredTypes({}, "")
     return Matrix(
         torches=tuple(one.wheel.version for one in torches),
         rows=tuple(row for wheel in wheels for row in _rows(wheel, torches)),
+        structs=struct_rows([one.layouts for one in torches]),
+        engine_structs=tuple(row for one in wheels for row in engine_structs(one.title, stored.of(one.title))),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 
 from patchkit.abi.matrix import Matrix, MatrixCell, MatrixRow
+from patchkit.abi.matrix_structs import StructRow
 
 _STYLE = """
 :root { color-scheme: light dark; font: 14px/1.45 system-ui, sans-serif }
@@ -35,8 +36,33 @@ def matrix_page(matrix: Matrix, words: Mapping[str, str]) -> str:
 <table><thead><tr><th scope=col>engine</th><th scope=col>file</th>{head}</tr></thead>
 <tbody>
 {rows}
-</tbody></table></body></html>
+</tbody></table>
+{_structs(matrix, head)}</body></html>
 """
+
+
+def _structs(matrix: Matrix, head: str) -> str:
+    """Return the table of structs, nothing when none are stored."""
+    if not matrix.structs:
+        return ""
+    rows = "\n".join(_struct(row) for row in matrix.structs)
+    own = "".join(
+        f"<li><code>{escape(one.name)}</code> of {escape(one.engine)}: {one.size} bytes</li>"
+        for one in matrix.engine_structs
+    )
+    return f"""<h2>Structs</h2>
+<p>Bytes of a struct; torches with one letter in a row agree on all its fields.</p>
+<table><thead><tr><th scope=col>struct</th>{head}</tr></thead>
+<tbody>
+{rows}
+</tbody></table>
+{f"<ul>{own}</ul>" if own else ""}
+"""
+
+
+def _struct(row: StructRow) -> str:
+    cells = "".join(f"<td>{cell.size or ''} <small>{cell.variant}</small></td>" for cell in row.cells)
+    return f"<tr><th scope=row><code>{escape(row.name)}</code></th>{cells}</tr>"
 
 
 def _row(row: MatrixRow, words: Mapping[str, str]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+from patchkit.abi.layout_facts import Records
 from patchkit.abi.snapshot import (
     ENDING,
     LAYOUTS,
@@ -30,16 +30,14 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
     stored = facts.wheels
     wheels = {(one.distribution, one.version): one for one in stored}
     exports = _stored_exports(facts) if (directory / SYMBOLS).is_file() else {}
-    layouts: dict[str, Mapping[str, Any]] = {
-        one.title: found for one in wheels.values() if (found := facts.layouts(one.title))
-    }
+    layouts: dict[str, Records] = {}
     for snapshot in snapshots:
         wheel = snapshot.wheel
         wheels[wheel.distribution, wheel.version] = wheel
         if wheel.distribution == TORCH:
             exports[wheel.version] = snapshot.exports
         if snapshot.layouts:
-            layouts[wheel.title] = {**layouts.get(wheel.title, {}), **snapshot.layouts}
+            layouts[wheel.title] = snapshot.layouts
     ordered = [wheels[key] for key in sorted(wheels, key=lambda key: (key[0], Version(key[1])))]
     table = build_table({version: exports[version] for version in sorted(exports, key=Version)})
     _make_directory(directory / WHEELS)
@@ -47,7 +45,7 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
         _write(directory / WHEELS / f"{one.title}{ENDING}", deflate({"schema": SCHEMA, "wheel": wheel_document(one)}))
     _write(directory / SYMBOLS, table.pack())
     if layouts:
-        _write(directory / LAYOUTS, deflate({"schema": SCHEMA, "releases": layouts}))
+        _write(directory / LAYOUTS, facts.types.content(layouts))
     return tuple(one.title for one in ordered)
 
 

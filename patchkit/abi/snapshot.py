@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from patchkit.abi.facts import Import, ObjectFacts, VersionNeed, WheelFacts
+from patchkit.abi.layout_facts import Records, StoredTypes, read_types, records_document, records_from
 from patchkit.abi.symbol_table import SymbolTable, unpack_table
 from patchkit.engine import normalise_name
 from patchkit.environment import directory_names
@@ -30,8 +31,6 @@ TORCH = "torch"
 _LARGEST = 1 << 28
 _BROKEN = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OSError, zlib.error)
 
-Layouts = Mapping[str, Mapping[str, Any]]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
@@ -39,7 +38,7 @@ class Snapshot:
 
     wheel: WheelFacts
     exports: Mapping[str, tuple[int, ...]]
-    layouts: Mapping[str, Any]
+    layouts: Records
 
 
 class Facts:
@@ -50,7 +49,7 @@ class Facts:
         self._titles: tuple[tuple[str, str], ...] | None = None
         self._wheels: dict[tuple[str, str], WheelFacts] = {}
         self._symbols: SymbolTable | None = None
-        self._layouts: Mapping[str, Layouts] | None = None
+        self._types: StoredTypes | None = None
 
     @property
     def wheels(self) -> tuple[WheelFacts, ...]:
@@ -94,16 +93,16 @@ class Facts:
         """Return the stored versions of a distribution."""
         return tuple(version for name, version in self.titles if name == normalise_name(distribution))
 
-    def layouts(self, release: str) -> Mapping[str, Any]:
-        """Return struct -> record of a release (`torch==2.8.0`), nothing when none is stored."""
-        if self._layouts is None:
-            path = self._directory / LAYOUTS
-            document = _inflate(path) if path.is_file() else {"releases": {}}
-            releases = document.get("releases")
-            if not isinstance(releases, dict):
-                raise _damaged(str(path), ValueError("it has no releases"))
-            self._layouts = releases
-        return self._layouts.get(release, {})
+    @property
+    def types(self) -> StoredTypes:
+        """Layouts, vtables and ways of arguments of C++ types, by release."""
+        if self._types is None:
+            self._types = read_types(self._directory / LAYOUTS)
+        return self._types
+
+    def layouts(self, release: str) -> Records:
+        """Return type -> record of a release (`torch==2.8.0`), nothing when none is stored."""
+        return self.types.of(release)
 
     def _wheel(self, name: str, version: str) -> WheelFacts:
         if (name, version) not in self._wheels:
@@ -128,7 +127,7 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
         "schema": SCHEMA,
         "wheel": wheel_document(snapshot.wheel),
         "exports": {library: [f"{one:016x}" for one in hashes] for library, hashes in snapshot.exports.items()},
-        "layouts": dict(snapshot.layouts),
+        "layouts": records_document(snapshot.layouts),
     }
 
 
@@ -138,7 +137,9 @@ def read_snapshot(path: Path) -> Snapshot:
         document = json.loads(_content(path))
         _check_schema(document)
         exports = {str(key): tuple(int(one, 16) for one in value) for key, value in document["exports"].items()}
-        return Snapshot(wheel=wheel_from(document["wheel"]), exports=exports, layouts=dict(document.get("layouts", {})))
+        return Snapshot(
+            wheel=wheel_from(document["wheel"]), exports=exports, layouts=records_from(document.get("layouts", {}))
+        )
     except _BROKEN as error:
         raise _damaged(str(path), error) from error
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from patchkit.abi.facts import WheelFacts
+from patchkit.abi.layout_facts import Records
 from patchkit.abi.mangling import StringAbi
 from patchkit.abi.snapshot import TORCH, Facts
 from patchkit.errors import UsageError
@@ -22,13 +22,13 @@ _CUDA_LIBRARY = compile_lazily(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.
 class TorchBuild:
     """`exports` tells whether one of its libraries exports a symbol; `origin` says where that is known from.
 
-    `layouts` are the records of structs by name, nothing where none are known.
+    `layouts` are the records of types by name, nothing where none are known.
     """
 
     wheel: WheelFacts
     origin: str
     exports: Callable[[str], bool]
-    layouts: Mapping[str, Any]
+    layouts: Records
 
     @property
     def title(self) -> str:

@@ -11,9 +11,11 @@ from patchkit.cli.main import LazyGroup
 COMMANDS = {
     "check": "Whether an engine's shared objects fit a torch and a system.",
     "explain": "What a symbol or a pasted ImportError means, and which torch has it.",
+    "layout": "A struct drawn, and what differs in another release, a header or a library.",
     "matrix": "Engines by torch releases: how many symbols are missing.",
     "env": "Whether engines can share one environment: what pins what.",
     "diff": "What differs between two releases, and whether it breaks.",
+    "probe": "Read struct layouts from a torch's headers.",
     "snapshot": "Write down what is known about a wheel.",
 }
 """Name and short help of every command; the module `patchkit.cli.abi_<name>` holds it as `command`."""
@@ -38,5 +40,6 @@ def command() -> None:
     Examples:
       patchkit abi check --target vllm --against torch==2.8.0
       patchkit abi explain _ZN5torch3jit17parseSchemaOrNameERKSs
+      patchkit abi layout Flash_fwd_params --of vllm==0.6.3
       patchkit abi matrix --engines vllm==0.6.3,sglang==0.5.1 --torch 2.4.0,2.8.0
     """

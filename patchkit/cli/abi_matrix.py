@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from patchkit.abi.matrix import Matrix, MatrixCell
+from patchkit.abi.matrix_structs import StructCell
 from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
@@ -28,7 +29,8 @@ def command(*, engines: str, torches: str, python: Path | None, html: Path | Non
     """Show how many torch symbols each shared object lacks with each torch, from stored facts, without a download.
 
     0 says that it loads as far as symbols go. `sglang` means the kernels that it pins. Beside the number stands another
-    CUDA than torch's, or a torch without CUDA.
+    CUDA than torch's, or a torch without CUDA. Below are the bytes of structs: torches with one letter agree on all
+    fields.
 
     \b
     Examples:
@@ -46,7 +48,7 @@ def command(*, engines: str, torches: str, python: Path | None, html: Path | Non
     columns = list(chosen_torches(_split(torches), facts))
     if python is not None:
         columns.append(torch_of(python, facts))
-    matrix = build_matrix(chosen_engines(_split(engines), facts), columns)
+    matrix = build_matrix(chosen_engines(_split(engines), facts), columns, types=facts.types)
     if html is not None:
         words = demangle(name for row in matrix.rows for cell in row.cells for name in cell.missing)
         write_file(html, matrix_page(matrix, words))
@@ -78,6 +80,24 @@ def _show(matrix: Matrix, output: Output) -> None:
     notes = sorted({cell.note for row in matrix.rows for cell in row.cells if cell.note})
     if notes:
         output.line(f"*: {'; '.join(notes)}", style="dim")
+    _show_structs(matrix, output)
+
+
+def _show_structs(matrix: Matrix, output: Output) -> None:
+    width = max((len(row.name) for row in matrix.structs), default=0)
+    columns = [max(len(torch), 6) for torch in matrix.torches]
+    if matrix.structs:
+        titles = "  ".join(f"{torch:>{column}}" for torch, column in zip(matrix.torches, columns, strict=True))
+        output.line(f"  {'structs, bytes':{width}}  {titles}", style="head")
+    for row in matrix.structs:
+        cells = "  ".join(f"{_struct_mark(cell):>{column}}" for cell, column in zip(row.cells, columns, strict=True))
+        output.line(f"  {row.name:{width}}  {cells}")
+    for one in matrix.engine_structs:
+        output.line(f"  {one.name} of {one.engine}: {one.size} bytes")
+
+
+def _struct_mark(cell: StructCell) -> str:
+    return "-" if cell.size is None else f"{cell.size} {cell.variant}"
 
 
 def _mark(cell: MatrixCell) -> str:
@@ -100,4 +120,15 @@ def _document(matrix: Matrix) -> dict[str, object]:
             }
             for row in matrix.rows
         ],
+        "structs": [
+            {
+                "name": row.name,
+                "cells": [
+                    {"torch": torch, "size": cell.size, "variant": cell.variant}
+                    for torch, cell in zip(matrix.torches, row.cells, strict=True)
+                ],
+            }
+            for row in matrix.structs
+        ],
+        "engine_structs": [{"engine": one.engine, "name": one.name, "size": one.size} for one in matrix.engine_structs],
     }

@@ -10,6 +10,7 @@ import pytest
 from patchkit.abi.check import built_with, check_wheel
 from patchkit.abi.facts import ObjectFacts, WheelFacts
 from patchkit.abi.inspect_wheel import find_dist_info, inspect_tree
+from patchkit.abi.judges import compare_builds, judge_types
 from patchkit.abi.libraries import find_libraries
 from patchkit.abi.snapshot import stored_facts
 from patchkit.abi.system import System, other_system, read_system
@@ -247,6 +248,51 @@ def test_unknown_columns_are_never_ok(tmp_path: Path) -> None:
     for column in (Column.LAYOUT, Column.VTABLE, Column.ARGUMENTS):
         assert _cell(report, column)[0] is Verdict.UNKNOWN
     assert set(report.unknown) >= {"layout", "vtable", "argument classes"}
+
+
+def test_structs_are_judged_against_the_torch_that_the_wheel_pins() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    report = check_wheel(wheel, stored_torch(facts, "2.14.1"), system=other_system("2.36"), facts=facts)
+    verdict, said = _cell(report, Column.LAYOUT)
+    assert verdict is Verdict.BROKEN
+    assert "at::PhiloxCudaState" not in said, "only flash-attention's library asks for random numbers"
+    flash = next(one for one in report.objects if "flash_attn" in one.path).cell(Column.LAYOUT)
+    assert any(line.startswith("at::PhiloxCudaState: size: 24 bytes -> 32 bytes") for line in flash.details)
+    assert "c10::TensorImpl: size: 184 bytes -> 176 bytes" in said
+    verdict, said = _cell(report, Column.VTABLE)
+    assert verdict is Verdict.BROKEN
+    assert "c10::TensorImpl::is_contiguous_custom(c10::MemoryFormat) const: removed: slot 3 -> not there" in said
+    verdict, said = _cell(report, Column.ARGUMENTS)
+    assert verdict is Verdict.OK
+    assert "entry points are compatible between torch==2.4.0 and torch==2.14.1" in said
+
+
+def test_structs_that_did_not_change_are_ok() -> None:
+    facts = stored_facts()
+    comparison = compare_builds(stored_torch(facts, "2.13.0"), stored_torch(facts, "2.13.0+cpu"))
+    cells = judge_types(["_Z1fv"], ["f()"], comparison)
+    assert {cell.verdict for cell in cells.values()} == {Verdict.OK}
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [("f(at::Tensor const&)", Verdict.OK), ("c10::SymbolicShapeMeta::init_numel() const", Verdict.BROKEN)],
+)
+def test_a_struct_that_is_not_inlined_everywhere_counts_where_a_symbol_names_it(words: str, verdict: Verdict) -> None:
+    facts = stored_facts()
+    comparison = compare_builds(stored_torch(facts, "2.13.0"), stored_torch(facts, "2.14.1"))
+    cell = judge_types(["_Z1fv"], [words], comparison)[Column.LAYOUT]
+    assert cell.verdict is verdict
+    assert ("1 more differ that none of its symbols names" in cell.words) == (verdict is Verdict.OK)
+
+
+def test_a_file_that_needs_only_c_functions_has_no_structs_to_check() -> None:
+    facts = stored_facts()
+    comparison = compare_builds(stored_torch(facts, "2.4.0"), stored_torch(facts, "2.14.1"))
+    cells = judge_types(["aoti_torch_get_sizes"], ["aoti_torch_get_sizes"], comparison)
+    assert {(cell.verdict, cell.words) for cell in cells.values()} == {(Verdict.NONE, "needs only torch's C functions")}
 
 
 @pytest.mark.parametrize(("torch", "verdict"), [("2.4.0", Verdict.OK), ("2.8.0", Verdict.BROKEN)])

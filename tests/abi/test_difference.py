@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patchkit.abi.difference import ChangeKind, Difference, compare_layouts, compare_torches, compare_wheels
+from patchkit.abi.difference import ChangeKind, Difference, compare_torches, compare_types, compare_wheels
 from patchkit.abi.explain import known_names
 from patchkit.abi.facts import ObjectFacts, VersionNeed, WheelFacts
 from patchkit.abi.snapshot import stored_facts
@@ -103,16 +103,10 @@ def test_torches_are_compared_symbol_by_symbol() -> None:
     assert not _torches("2.8.0", "2.8.0").breaking
 
 
-def test_structs_are_compared_field_by_field() -> None:
-    before = {"S": {"size": 8, "fields": [{"name": "a", "offset": 0}, {"name": "b", "offset": 4}]}, "gone": {}}
-    after = {
-        "S": {
-            "size": 12,
-            "fields": [{"name": "a", "offset": 0}, {"name": "b", "offset": 8}, {"name": "c", "offset": 4}],
-        }
-    }
-    assert [(change.place, change.words) for change in compare_layouts(before, after)] == [
-        ("S", "fields[b].offset: 4 -> 8"),
-        ("S", "fields[c]: not there -> {'name': 'c', 'offset': 4}"),
-        ("S", "size: 8 -> 12"),
-    ]
+def test_types_are_compared_field_by_field_and_slot_by_slot() -> None:
+    facts = stored_facts()
+    found = list(compare_types(facts.layouts("torch==2.12.1"), facts.layouts("torch==2.13.0")))
+    assert {change.kind for change in found} == {ChangeKind.LAYOUT}
+    said = {(change.place, change.words, change.breaking) for change in found}
+    assert ("c10::TensorImpl", "size: 184 bytes -> 176 bytes", True) in said
+    assert ("c10::TensorImpl", "numel_: moved: offset 160 -> offset 152", True) in said

@@ -65,6 +65,28 @@ def test_numbers_of_the_study_come_out(key: tuple[str, str], facts: Facts) -> No
     assert (row.undefined, row.torch_symbols, *(len(cell.missing) for cell in row.cells)) == _STUDY[key]
 
 
+@pytest.mark.parametrize(
+    ("name", "sizes", "variants"),
+    [
+        ("c10::TensorImpl", [184, 184, 184, 176, 176], "aabcc"),
+        ("c10::StorageImpl", [88, 96, 96, 96, 96], "abcdd"),
+        ("c10::intrusive_ptr_target", [16] * 5, "aabbb"),
+        ("at::PhiloxCudaState", [24, 24, 32, 32, 32], "aabbb"),
+        ("at::Tensor", [8] * 5, "aaaaa"),
+    ],
+)
+def test_structs_of_the_study_come_out(name: str, sizes: list[int], variants: str, facts: Facts) -> None:
+    matrix = build_matrix((), chosen_torches(_TORCHES, facts))
+    [row] = [row for row in matrix.structs if row.name == name]
+    assert [cell.size for cell in row.cells] == sizes
+    assert "".join(cell.variant for cell in row.cells) == variants
+
+
+def test_structs_of_an_engine_come_out(facts: Facts) -> None:
+    matrix = build_matrix(chosen_engines(("vllm==0.6.3",), facts), (), types=facts.types)
+    assert [(one.name, one.size) for one in matrix.engine_structs] == [("Flash_fwd_params", 456)]
+
+
 @pytest.mark.parametrize("engine", _PINS)
 def test_engine_fits_the_torch_that_it_pins(engine: str, facts: Facts) -> None:
     matrix = build_matrix(chosen_engines((engine,), facts), chosen_torches((_PINS[engine],), facts))
@@ -140,7 +162,8 @@ def test_page_opens_to_symbols_in_words_and_escapes_them(facts: Facts) -> None:
     page = matrix_page(matrix, {name: "f<script>(int)"})
     assert "f&lt;script&gt;(int)" in page
     assert "<script" not in page
-    assert page.count("<tr>") == len(matrix.rows) + 1
+    assert page.count("<tr>") == len(matrix.rows) + len(matrix.structs) + 2
+    assert "<code>c10::TensorImpl</code></th><td>184 <small>a</small></td>" in page
 
 
 def _live() -> TorchBuild | None:

@@ -1,0 +1,100 @@
+"""Make records of a release's types, and put them into a file of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from patchkit.abi.layout_binary import check_binary
+from patchkit.abi.layout_facts import Evidence, Records, TypeRecord, read_types, record_of
+from patchkit.abi.probe import compiler_version
+from patchkit.abi.probe_flash import STRUCT, probe_flash
+from patchkit.abi.probe_torch import probe_torch
+from patchkit.errors import RefusedError
+from patchkit.pattern import compile_lazily
+from patchkit.record import dataclass
+
+FILLING = "16set_params_fprop"  # as in the mangled name; beside it there is set_params_fprop_sparse
+_VERSION = compile_lazily(r"__version__ = ['\"]([0-9][\w.+!-]*)['\"]")
+# The vtable and the layouts are of the headers, which engines are compiled against; the libraries are not looked into.
+_PROOF = "the headers in the wheel, as gcc lays them out; an engine that was built against them has these"
+
+
+def record_torch(root: Path, *, compiler: str, cxx11_abi: bool, wheel: str = "") -> tuple[str, Records]:
+    """Return the release, `torch==VERSION`, and the records of its types. `root` is the package directory."""
+    version = torch_version(root)
+    said = f"torch/include of {wheel or f'torch {version}'}"
+    option = "" if cxx11_abi else " --string-abi old"
+    evidence = Evidence(
+        source=said, command=f"patchkit abi probe torch{option}, {compiler_version(compiler)}", proof=_PROOF
+    )
+    probed = probe_torch(root, compiler=compiler, cxx11_abi=cxx11_abi)
+    return f"torch=={version}", {one.passed.name: record_of(one, evidence) for one in probed}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlashSource:
+    """A flash.h and what it is to prove.
+
+    `source` says where the header is from and why it should be the release's. `library` is the release's own, whose
+    code is compared with the header; None for a release that is the header's own. `variant` goes behind the name of the
+    struct where a release has several.
+    """
+
+    header: Path
+    source: str
+    library: Path | None
+    variant: str = ""
+
+
+def record_flash(flash: FlashSource, torch: Path, *, compiler: str) -> TypeRecord:
+    """Return the record of Flash_fwd_params as it is with the headers of a torch.
+
+    RefusedError when the library's code does not fit the header: then it was made from another one.
+    """
+    probed = probe_flash(flash.header, torch, compiler=compiler)
+    layout = probed.layout
+    if layout is None:
+        raise RefusedError(f"{flash.header} has no {STRUCT}", hint="name flash-attention's flash.h")
+    proof = "the header in the source distribution, as gcc lays it out"
+    if flash.library is not None:
+        found = check_binary(flash.library, FILLING, layout)
+        if not found.fits(layout):
+            odd = ", ".join(f"{width} bytes at offset {offset}" for offset, width in found.odd[:3])
+            raise RefusedError(
+                f"{flash.library.name} was not made from {flash.header.name}: {layout.size} bytes do not fit",
+                why=f"  it stores {odd or 'nothing'} and clears {found.cleared} bytes",
+                hint="try the header of another version",
+            )
+        proof = (
+            f"{flash.library.name}: all {found.agreeing} stores of set_params_fprop begin and end where fields do, and "
+            f"it clears {found.cleared} bytes; fields that it does not write are as in the header"
+        )
+    with_torch = f"torch {torch_version(torch)}, {compiler_version(compiler)}"
+    evidence = Evidence(
+        source=flash.source,
+        command=f"patchkit abi probe torch --flash flash.h, stand-ins for its other includes, {with_torch}",
+        proof=proof,
+    )
+    name = f"{STRUCT} ({flash.variant})" if flash.variant else STRUCT
+    return record_of(probed, evidence, name=name)
+
+
+def torch_version(root: Path) -> str:
+    """Return the version that torch/version.py says, without running it, and without `+cu126`: no index says that."""
+    path = root / "version.py"
+    try:
+        match = _VERSION.search(path.read_text("utf-8", "replace"))
+    except OSError as error:
+        raise RefusedError(f"no torch in {root}", why=f"  {error}", hint="name torch's package directory") from error
+    if match is None:
+        raise RefusedError(f"{path} says no version", hint="name torch's package directory")
+    return match[1].partition("+cu")[0]
+
+
+def write_records(path: Path, releases: Mapping[str, Records]) -> None:
+    """Put types of releases into a file of facts, which may be there already; a type that is in it is replaced."""
+    content = read_types(path).content(releases)
+    staged = path.with_name(path.name + ".new")
+    staged.write_bytes(content)
+    staged.replace(path)

@@ -1,0 +1,159 @@
+"""`patchkit abi layout` and `patchkit abi probe`: what they write, and how they end."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from patchkit.abi.declarations import read_declarations
+from patchkit.abi.layout_cffi import stated_layouts
+from patchkit.abi.layout_facts import read_types
+from patchkit.abi.layout_table import table_source
+from patchkit.resources import native_directory
+from tests.cli.said import Patchkit
+
+INCLUDE = native_directory() / "include"
+HEADER = "struct call { int heads; char *name; };\n"
+
+
+def test_a_struct_is_drawn_with_its_padding_and_its_evidence(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "Flash_fwd_params", "--of", "vllm==0.6.3")
+    lines = said.out.splitlines()
+    assert said.status == 0
+    assert lines[0] == "Flash_fwd_params  456 bytes, alignment 8"
+    assert "     392    24  philox_args                 at::PhiloxCudaState" in lines
+    assert "     450     6  (padding)" in lines
+    assert any(line.startswith("  proves: vllm_flash_attn_c.abi3.so: all 41 stores") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["c10::TensorImpl", "TensorImpl"])
+def test_two_releases_are_compared_and_a_break_is_status_1(name: str, patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", name, "--of", "torch==2.8.0", "--against", "torch==2.13.0")
+    assert said.status == 1
+    assert "  c10::TensorImpl: size: 184 bytes -> 176 bytes" in said.out.splitlines()
+
+
+def test_two_releases_that_agree_are_status_0(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "at::Tensor", "--of", "torch==2.8.0", "--against", "torch==2.13.0")
+    assert said.status == 0
+    assert "the same: 8 bytes, 1 field" in said.out
+
+
+def test_json_has_fields_padding_and_evidence(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "PhiloxCudaState", "--of", "torch==2.11.0", "--json")
+    document = said.document
+    assert (said.status, document["changes"]) == (0, [])
+    (struct,) = document["structs"]
+    assert (struct["name"], struct["size"], struct["alignment"]) == ("at::PhiloxCudaState", 32, 8)
+    assert struct["fields"][-1] == {"name": "captured_", "type": "bool", "offset": 24, "size": 1}
+    assert struct["padding"][-1] == {"offset": 25, "size": 7}
+    assert struct["evidence"]["source"].startswith("torch/include of torch-2.11.0")
+
+
+def test_json_lists_changes(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "Device", "--of", "torch==2.8.0", "--against", "torch==2.11.0", "--json")
+    assert (said.status, said.document["changes"]) == (0, [])
+    said = patchkit("abi", "layout", "StorageImpl", "--of", "torch==2.5.1", "--against", "torch==2.6.0", "--json")
+    first = said.document["changes"][0]
+    assert said.status == 1
+    assert first == {
+        "struct": "c10::StorageImpl",
+        "field": "",
+        "kind": "size",
+        "before": "88 bytes",
+        "after": "96 bytes",
+        "breaking": True,
+    }
+
+
+def test_without_a_name_the_structs_are_listed(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "--of", "torch==2.8.0")
+    assert said.status == 0
+    assert "    184 bytes  c10::TensorImpl" in said.out.splitlines()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("x",),
+        ("x", "--of", "torch==2.8.0"),
+        ("x", "--of", "torch==0"),
+        ("x", "--of", "nobody"),
+        ("Layout", "--of", "torch==2.8.0"),
+    ],
+    ids=["no source", "no such struct", "no such version", "no such release", "an enumeration"],
+)
+def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...], patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", *arguments)
+    assert (said.status, said.err.startswith("error: ")) == (2, True)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    (tmp_path / "call.h").write_text(HEADER)
+    layouts = stated_layouts(read_declarations(tmp_path / "call.h", "gcc"))
+    (tmp_path / "table.c").write_text(table_source(["call.h"], layouts))
+    line = ["gcc", "-shared", "-fPIC", f"-I{INCLUDE}", "-I.", "table.c", "-o", "libcall.so"]
+    subprocess.run(line, cwd=tmp_path, check=True)
+    return tmp_path / "libcall.so"
+
+
+def test_a_library_is_compared_with_a_header(library: Path, patchkit: Patchkit) -> None:
+    header = library.with_name("call.h")
+    assert patchkit("abi", "layout", "call", "--library", library, "--header", header, "--compiler", "gcc").status == 0
+    header.write_text(HEADER.replace("char *name;", "char flag; char *name; int more;"))
+    said = patchkit("abi", "layout", "call", "--library", str(library), "--header", str(header), "--compiler", "gcc")
+    assert said.status == 1
+    assert "  call.flag: added: not there -> 1 bytes at offset 4" in said.out.splitlines()
+
+
+def test_a_header_is_drawn(library: Path, patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "call", "--header", str(library.with_name("call.h")), "--compiler", "gcc")
+    assert said.status == 0
+    assert said.out.splitlines()[0] == "call  16 bytes, alignment 8"
+
+
+def test_a_header_that_does_not_compile_is_refused(library: Path, patchkit: Patchkit) -> None:
+    library.with_name("call.h").write_text('#include "nothing.h"\n')
+    said = patchkit("abi", "layout", "call", "--header", library.with_name("call.h"), "--compiler", "gcc")
+    assert (said.status, "nothing.h" in said.err) == (1, True)
+
+
+def test_probe_of_a_directory_without_headers_is_refused(tmp_path: Path, patchkit: Patchkit) -> None:
+    (tmp_path / "version.py").write_text("__version__ = '2.8.0+cu126'\n")
+    said = patchkit("abi", "probe", tmp_path)
+    assert (said.status, "no torch headers" in said.err) == (1, True)
+
+
+def test_probe_of_a_flash_header_wants_the_name_of_a_release(tmp_path: Path, patchkit: Patchkit) -> None:
+    (tmp_path / "flash.h").write_text("struct Flash_fwd_params { int b; };\n")
+    said = patchkit("abi", "probe", tmp_path, "--flash", tmp_path / "flash.h")
+    assert (said.status, "--release" in said.err) == (2, True)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_probe_writes_what_layout_reads(tmp_path: Path, patchkit: Patchkit) -> None:
+    philox = tmp_path / "torch" / "include" / "ATen" / "cuda" / "PhiloxCudaState.h"
+    philox.parent.mkdir(parents=True)
+    philox.write_text(
+        "#pragma once\nnamespace at { struct PhiloxCudaState { unsigned long seed, offset; bool captured; }; }\n"
+    )
+    (tmp_path / "torch" / "version.py").write_text("__version__ = '2.8.0'\n")
+    header = tmp_path / "flash.h"
+    header.write_text(
+        '#include <cuda.h>\n#include "namespace_config.h"\nnamespace FLASH_NAMESPACE {\n'
+        "struct Qkv_params { void *q_ptr; };\n"
+        "struct Flash_fwd_params : public Qkv_params { int b; at::PhiloxCudaState philox_args; };\n}\n"
+    )
+    facts = tmp_path / "facts.z"
+    flash = ("--flash", str(header), "--release", "flash-attn==9", "--into", str(facts), "--json")
+    said = patchkit("abi", "probe", str(tmp_path / "torch"), *flash)
+    layout = said.document["types"]["Flash_fwd_params"]["layout"]
+    assert said.status == 0
+    assert (layout["size"], [row[0] for row in layout["fields"]]) == (40, ["Qkv_params::q_ptr", "b", "philox_args"])
+    assert read_types(facts).of("flash-attn==9")["Flash_fwd_params"].layout is not None
