@@ -23,6 +23,7 @@ COMMANDS = {
     "revert": "Take out everything, a layer, or a patch; the bytes are as before.",
     "series": "Author and keep a series of patches: list, show, lint, new, import, edit, refresh, lock.",
     "abi": "Whether binaries fit: check, explain, matrix, env, diff, snapshot.",
+    "native": "Stand before an engine's attention: build, doctor, run, env, status, top, set.",
 }
 """Name and short help of every command; the module `patchkit.cli.<name>` holds it as `command`."""
 
