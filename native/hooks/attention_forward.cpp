@@ -117,7 +117,7 @@ void replaced(const Call &call)
 {
     static const Run run = open_replacement();
     static uint64_t calls, stopped;
-    pk_control *control = *patchkit::services->control;
+    pk_control *control = *patchkit::control;
     patchkit_attention_config config;
     uint32_t every = patchkit::settings().every;
     uint64_t era = __atomic_load_n(&control->settings.era, __ATOMIC_RELAXED) + 1;
@@ -142,13 +142,8 @@ void replaced(const Call &call)
     __atomic_store_n(&stopped, era, __ATOMIC_RELAXED);
 }
 
-} // namespace
-
-extern "C" void pk_call_attention_forward(float *q, float *k, float *v, float *o, int batch, int length)
+PK_APART void changed(uint32_t mode, float *q, float *k, float *v, float *o, int batch, int length)
 {
-    uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode == PK_COUNT))
-        return real()(q, k, v, o, batch, length);
     Call call{q, k, v, o, batch, length};
     if (mode == PK_REPLACE)
         return replaced(call);
@@ -156,11 +151,21 @@ extern "C" void pk_call_attention_forward(float *q, float *k, float *v, float *o
     if (mode == PK_TRANSFORM)
         transformed(call);
     else
-        real()(q, k, v, o, batch, length);
+        real()(call.q, call.k, call.v, call.o, call.batch, call.length);
     traced->dtype = 6; // c10::ScalarType::Float
     for (int32_t *shape : {traced->q, traced->k, traced->o}) {
-        shape[0] = batch;
-        shape[1] = length;
+        shape[0] = call.batch;
+        shape[1] = call.length;
     }
     traced.returned();
+}
+
+} // namespace
+
+extern "C" void pk_call_attention_forward(float *q, float *k, float *v, float *o, int batch, int length)
+{
+    uint32_t mode = patchkit::mode();
+    if (PK_LIKELY(mode == PK_COUNT))
+        return real()(q, k, v, o, batch, length);
+    changed(mode, q, k, v, o, batch, length);
 }

@@ -17,18 +17,32 @@ PK_HOOK(cpu_attention_with_kv_cache)
     query, key_cache, value_cache, output, query_start_loc, seq_lens, scale, causal, alibi_slopes, sliding_window,     \
         block_table, softcap, scheduler_metadata, s_aux, dynamic_causal, k_scale, v_scale, kv_cache_dtype
 
-extern "C" void pk_call_cpu_attention_with_kv_cache(ARGUMENTS)
+namespace
 {
-    auto real = reinterpret_cast<void (*)(ARGUMENTS)>(pk_real_cpu_attention_with_kv_cache);
-    uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
-        return real(WITH_SCALE(scale));
+
+auto real_cpu_attention_with_kv_cache()
+{
+    return reinterpret_cast<void (*)(ARGUMENTS)>(pk_real_cpu_attention_with_kv_cache);
+}
+
+PK_APART void changed_cpu_attention_with_kv_cache(uint32_t mode, ARGUMENTS)
+{
     double wanted = scale * patchkit::qk_scale(mode);
     patchkit::Traced traced(pk_index_cpu_attention_with_kv_cache, mode);
-    real(WITH_SCALE(wanted));
+    real_cpu_attention_with_kv_cache()(WITH_SCALE(wanted));
     patchkit::put_tensors(traced.operator->(), query, key_cache, output);
     traced->scale = patchkit::bits(wanted);
     traced->window = sliding_window < 0 ? 0 : int32_t(sliding_window);
     traced->causal = causal;
     traced.returned();
+}
+
+} // namespace
+
+extern "C" void pk_call_cpu_attention_with_kv_cache(ARGUMENTS)
+{
+    uint32_t mode = patchkit::mode();
+    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
+        return real_cpu_attention_with_kv_cache()(WITH_SCALE(scale));
+    return changed_cpu_attention_with_kv_cache(mode, WITH_SCALE(scale));
 }

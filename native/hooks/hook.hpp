@@ -7,14 +7,18 @@
 #include "patchkit/shim.h"
 
 #include <cstring>
-#include <time.h>
+
+#include "clock.hpp"
 
 namespace patchkit
 {
 
-inline const pk_services *services; // set by pk_begin, before any hook can be called
+// Set by pk_begin, before any hook can be called.
+inline const pk_services *services;
+inline pk_control *const *control;
+inline Clock ticking;
 
-inline const pk_settings &settings() { return (*services->control)->settings; }
+inline const pk_settings &settings() { return (*control)->settings; }
 inline uint32_t mode() { return __atomic_load_n(&settings().mode, __ATOMIC_RELAXED); }
 
 inline double number(const uint64_t &bits)
@@ -30,13 +34,6 @@ inline uint64_t bits(double value)
     uint64_t same;
     std::memcpy(&same, &value, sizeof same);
     return same;
-}
-
-inline uint64_t now()
-{
-    timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return uint64_t(time.tv_sec) * 1000000000u + uint64_t(time.tv_nsec);
 }
 
 // The factor on the softmax scale: 1 but in the mode that changes arguments.
@@ -57,17 +54,20 @@ class Traced
     {
         record_.symbol = uint16_t(symbol);
         record_.mode = mode;
-        record_.begin = now();
+        begun_ = ticks();
     }
     pk_record *operator->() { return &record_; }
     void returned()
     {
-        record_.nanoseconds = now() - record_.begin;
+        uint64_t ended = ticks();
+        record_.begin = ticking.at(begun_);
+        record_.nanoseconds = ticking.between(begun_, ended);
         services->record(&record_);
     }
 
   private:
     pk_record record_;
+    uint64_t begun_;
 };
 
 } // namespace patchkit
@@ -79,3 +79,6 @@ class Traced
     }
 
 #define PK_LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+// What is done in the other modes stands in a function of its own: its frame is not made where nothing is done.
+#define PK_APART static __attribute__((noinline, cold))

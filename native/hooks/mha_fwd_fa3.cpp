@@ -24,20 +24,31 @@ PK_HOOK(mha_fwd_fa3)
         k_descale, v_descale, scale, is_causal, left, window_right, softcap, is_rotary_interleaved,                    \
         scheduler_metadata, num_splits, pack_gqa, sm_margin, s_aux, cp_world_size, cp_rank, cp_tot_seqused_k
 
-extern "C" std::vector<at::Tensor> pk_call_mha_fwd_fa3(ARGUMENTS)
+namespace
 {
-    auto real = reinterpret_cast<std::vector<at::Tensor> (*)(ARGUMENTS)>(pk_real_mha_fwd_fa3);
-    uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
-        return real(WITH(softmax_scale, window_left));
+
+auto real_mha_fwd_fa3() { return reinterpret_cast<std::vector<at::Tensor> (*)(ARGUMENTS)>(pk_real_mha_fwd_fa3); }
+
+PK_APART std::vector<at::Tensor> changed_mha_fwd_fa3(uint32_t mode, ARGUMENTS)
+{
     float scale = float(softmax_scale * patchkit::qk_scale(mode));
     int left = int(patchkit::window(mode, window_left));
     patchkit::Traced traced(pk_index_mha_fwd_fa3, mode);
     patchkit::put_tensors(traced.operator->(), q, k, q);
-    std::vector<at::Tensor> results = real(WITH(scale, left));
+    std::vector<at::Tensor> results = real_mha_fwd_fa3()(WITH(scale, left));
     traced->scale = patchkit::bits(scale);
     traced->window = left + 1;
     traced->causal = is_causal;
     traced.returned();
     return results;
+}
+
+} // namespace
+
+extern "C" std::vector<at::Tensor> pk_call_mha_fwd_fa3(ARGUMENTS)
+{
+    uint32_t mode = patchkit::mode();
+    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
+        return real_mha_fwd_fa3()(WITH(softmax_scale, window_left));
+    return changed_mha_fwd_fa3(mode, WITH(softmax_scale, window_left));
 }

@@ -19,20 +19,34 @@ PK_HOOK(mha_varlen_fwd_fa2)
     q, k, v, out, cu_seqlens_q, cu_seqlens_k, seqused_k, block_table, alibi_slopes, max_seqlen_q, max_seqlen_k,        \
         p_dropout, scale, zero_tensors, is_causal, left, window_right, softcap, return_softmax, std::move(generator)
 
-extern "C" std::vector<at::Tensor> pk_call_mha_varlen_fwd_fa2(ARGUMENTS)
+namespace
 {
-    auto real = reinterpret_cast<std::vector<at::Tensor> (*)(ARGUMENTS)>(pk_real_mha_varlen_fwd_fa2);
-    uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
-        return real(WITH(softmax_scale, window_left));
+
+auto real_mha_varlen_fwd_fa2()
+{
+    return reinterpret_cast<std::vector<at::Tensor> (*)(ARGUMENTS)>(pk_real_mha_varlen_fwd_fa2);
+}
+
+PK_APART std::vector<at::Tensor> changed_mha_varlen_fwd_fa2(uint32_t mode, ARGUMENTS)
+{
     double scale = softmax_scale * patchkit::qk_scale(mode);
     int64_t left = patchkit::window(mode, window_left);
     patchkit::Traced traced(pk_index_mha_varlen_fwd_fa2, mode);
     patchkit::put_tensors(traced.operator->(), q, k, q);
-    std::vector<at::Tensor> results = real(WITH(scale, left));
+    std::vector<at::Tensor> results = real_mha_varlen_fwd_fa2()(WITH(scale, left));
     traced->scale = patchkit::bits(scale);
     traced->window = int32_t(left + 1);
     traced->causal = is_causal;
     traced.returned();
     return results;
+}
+
+} // namespace
+
+extern "C" std::vector<at::Tensor> pk_call_mha_varlen_fwd_fa2(ARGUMENTS)
+{
+    uint32_t mode = patchkit::mode();
+    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
+        return real_mha_varlen_fwd_fa2()(WITH(softmax_scale, window_left));
+    return changed_mha_varlen_fwd_fa2(mode, WITH(softmax_scale, window_left));
 }

@@ -17,17 +17,28 @@ PK_HOOK(paged_attention_v2)
         block_size, max_seq_len, alibi_slopes, kv_cache_dtype, k_scale, v_scale, tp_rank, local_blocks, vert_stride,   \
         sparse_block_size, head_sliding_step
 
-extern "C" void pk_call_paged_attention_v2(ARGUMENTS)
+namespace
 {
-    auto real = reinterpret_cast<void (*)(ARGUMENTS)>(pk_real_paged_attention_v2);
-    uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
-        return real(WITH_SCALE(scale));
+
+auto real_paged_attention_v2() { return reinterpret_cast<void (*)(ARGUMENTS)>(pk_real_paged_attention_v2); }
+
+PK_APART void changed_paged_attention_v2(uint32_t mode, ARGUMENTS)
+{
     double wanted = scale * patchkit::qk_scale(mode);
     patchkit::Traced traced(pk_index_paged_attention_v2, mode);
-    real(WITH_SCALE(wanted));
+    real_paged_attention_v2()(WITH_SCALE(wanted));
     patchkit::put_tensors(traced.operator->(), query, key_cache, out);
     traced->scale = patchkit::bits(wanted);
     traced->causal = 1;
     traced.returned();
+}
+
+} // namespace
+
+extern "C" void pk_call_paged_attention_v2(ARGUMENTS)
+{
+    uint32_t mode = patchkit::mode();
+    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
+        return real_paged_attention_v2()(WITH_SCALE(scale));
+    return changed_paged_attention_v2(mode, WITH_SCALE(scale));
 }

@@ -23,6 +23,8 @@ __attribute__((visibility("default"))) int pk_begin(const pk_services *services)
     if (services->size != sizeof *services || services->version != PK_VERSION)
         return 1;
     patchkit::services = services;
+    patchkit::control = services->control;
+    patchkit::ticking.start();
     return 0;
 }
 }

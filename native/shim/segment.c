@@ -262,8 +262,10 @@ void pk_record(const struct pk_record *record)
     struct pk_record *to = (struct pk_record *)(segment + offset_of_ring(slot)) + number % PK_RECORDS;
     __atomic_store_n(&to->sequence, 0, __ATOMIC_RELAXED);
     atomic_thread_fence(memory_order_release);
-    memcpy((char *)to + sizeof to->sequence, (const char *)record + sizeof to->sequence,
-           sizeof *to - sizeof to->sequence);
+    /* Word by word: without vector registers memcpy becomes `rep movs`, which takes longer to start than this. */
+    const uint64_t *words = (const uint64_t *)record;
+    for (size_t i = 1; i < sizeof *to / sizeof *words; i++)
+        ((uint64_t *)to)[i] = words[i];
     to->tid = slot->tid;
     __atomic_store_n(&to->sequence, number + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&slot->written, number + 1, __ATOMIC_RELEASE);

@@ -12,7 +12,7 @@
 /* What the assembler knows by number. */
 static_assert(offsetof(struct pk_control, settings.mode) == 64, "MODE");
 static_assert(offsetof(struct pk_slot, calls) == 64, "CALLS");
-static_assert(PK_OFF == 0, "cmpl $0");
+static_assert(PK_OFF == 0 && PK_COUNT == 1, "COUNT: below it calls are passed, above it hooks are called");
 
 const char *const pk_names[PK_HOW_MANY] = {
 #define PK_SYMBOL(engine, releases, object, hook, symbol) #symbol,

@@ -2,6 +2,7 @@
  *
  * The count is a load, an add and a store: a signal handler that calls the same entry point between them loses one. */
 #define MODE 64
+#define COUNT 1
 #define CALLS 64
 
     .text
@@ -24,6 +25,7 @@
     ldr     x16, [x16, :lo12:pk_control]
     ldr     w16, [x16, #MODE]
     cbz     w16, 1f
+    mov     w9, w16
     adrp    x16, :gottprel:pk_self
     ldr     x16, [x16, :gottprel_lo12:pk_self]
     mrs     x17, tpidr_el0
@@ -32,6 +34,8 @@
     ldr     x17, [x16, #CALLS+8*\index]
     add     x17, x17, #1
     str     x17, [x16, #CALLS+8*\index]
+    cmp     w9, #COUNT
+    b.eq    1f
     adrp    x16, pk_target+8*\index
     ldr     x16, [x16, :lo12:pk_target+8*\index]
     br      x16

@@ -1,13 +1,14 @@
 /* The entry points, x86-64 System V.
  *
  * Fast path: r11 alone, the one register that a call through the PLT may destroy anyway. It counts in the slot of the
- * thread, by one instruction that no signal can split, and jumps: the callee sees the caller's frame, arguments on the
+ * thread, by one instruction that no signal can split, and jumps, in the modes above COUNT to the typed hook: the callee sees the caller's frame, arguments on the
  * stack and return address, so exceptions, sret pointers and variable arguments need no care.
  * Slow path, once a thread and once a symbol: the whole state that may carry arguments is saved, then C decides. */
     .altmacro
 
 /* Offsets in struct pk_control and struct pk_slot; stage1.c asserts them. */
 #define MODE 64
+#define COUNT 1
 #define CALLS 64
 
     .text
@@ -20,15 +21,21 @@
     .cfi_startproc
     endbr64
     movq    pk_control(%rip), %r11
-    cmpl    $0, MODE(%r11)
-    je      1f
+    cmpl    $COUNT, MODE(%r11)
+    jb      1f
+    ja      3f
     movq    pk_self@gottpoff(%rip), %r11
     movq    %fs:(%r11), %r11
     testq   %r11, %r11
     je      2f
     incq    CALLS+8*\index(%r11)
-    jmp     *pk_target+8*\index(%rip)
 1:  jmp     *pk_real+8*\index(%rip)
+3:  movq    pk_self@gottpoff(%rip), %r11
+    movq    %fs:(%r11), %r11
+    testq   %r11, %r11
+    je      2f
+    incq    CALLS+8*\index(%r11)
+    jmp     *pk_target+8*\index(%rip)
 2:  pushq   $\index
     .cfi_adjust_cfa_offset 8
     pushq   $0

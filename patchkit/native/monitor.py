@@ -77,7 +77,7 @@ def tell(directory: Path, words: Sequence[str], pid: int | None, rows: Sequence[
         )
     wanted: list[tuple[Watched, Settings]] = []
     for one in running:
-        known = {symbol.name for symbol in one.counted.symbols if symbol.typed or not symbol.way}
+        known = {symbol.name for symbol in one.counted.symbols if symbol.typed or not one.counted.stage2}
         settings = parse_settings(words, one.counted.settings)
         check_settings(settings, [row for row in rows if row.symbol in known])
         wanted.append((one, settings))

@@ -78,7 +78,7 @@ struct pk_slot {
 /* One call. `sequence` is its number, from 1; 0 while it is being written. */
 struct pk_record {
     uint64_t sequence;
-    uint64_t begin;       /* CLOCK_MONOTONIC, ns */
+    uint64_t begin;       /* ns, as CLOCK_MONOTONIC counts, or nearly: hooks/clock.hpp */
     uint64_t nanoseconds; /* of the call; on a GPU of its launch */
     uint16_t symbol;
     uint8_t dtype;  /* c10::ScalarType */
