@@ -110,7 +110,9 @@ static int find_c10(struct dl_phdr_info *object, size_t size, void *argument)
         return 0;
     struct pk_text text = {torch->c10, torch->c10 + sizeof torch->c10};
     pk_append(&text, object->dlpi_name);
-    torch->cxx11 = memmem(tables.strings, tables.strings_size, "__cxx11", 7);
+    /* A function that every release exports: the old kind of string is Ss in its name. */
+    static const char old[] = "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs";
+    torch->cxx11 = !memmem(tables.strings, tables.strings_size, old, sizeof old);
     return 1;
 }
 

@@ -13,6 +13,7 @@ from patchkit.record import dataclass
 
 _HEAD_BYTES = 1 << 20
 _DIGITS = 40
+_TAKES_OLD_STRING = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +78,9 @@ def head_identity(path: Path) -> str:
 
 
 def has_new_strings(path: Path) -> bool:
-    """Tell whether a C++ library was built with the new std::string (_GLIBCXX_USE_CXX11_ABI=1)."""
+    """Tell whether a libc10.so was built with the new std::string (_GLIBCXX_USE_CXX11_ABI=1).
+
+    One function that every release exports takes a string; one of the old kind has libstdc++'s new names in it as well.
+    """
     with open_elf(path) as elf:
-        return b"__cxx11" in Dynamic(elf).strings
+        return _TAKES_OLD_STRING not in Dynamic(elf).strings

@@ -11,6 +11,7 @@ import pytest
 from patchkit.errors import ObjectFormatError, RefusedError, UsageError
 from patchkit.native import segment as numbers
 from patchkit.native.launch import compose_preload
+from patchkit.native.library import has_new_strings
 from patchkit.native.monitor import look, tell
 from patchkit.native.segment import Segment
 from patchkit.native.settings import Settings, check_settings, from_numbers, parse_settings
@@ -94,6 +95,16 @@ def test_the_preload_keeps_what_is_there(present: str, wanted: str) -> None:
 def test_a_path_that_the_preload_cannot_hold_is_refused() -> None:
     with pytest.raises(RefusedError):
         compose_preload("", Path("/my cache/libpatchkit-shim.so"))
+
+
+@pytest.mark.parametrize("ending", ["Ss", "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"], ids=["old", "new"])
+def test_the_kind_of_string_is_told_by_a_function_that_takes_one(workshop: Workshop, ending: str) -> None:
+    # As in a real libc10.so of the old kind, names of the new kind are there too: libstdc++'s own.
+    source = workshop.directory / f"c10-{len(ending)}.c"
+    names = (f"_ZN3c106detail14torchCheckFailEPKcS2_jRK{ending}", "_ZNSt7__cxx1119basic_ostringstreamIcE")
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in names))
+    library = workshop.library(f"libc10-{len(ending)}.so", str(source))
+    assert has_new_strings(library) == (ending != "Ss")
 
 
 class TestHostile:
