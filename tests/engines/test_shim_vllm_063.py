@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from patchkit.native.manifest import manifest_path
 from patchkit.native.segment import Segment
 from tests.blackbox.command import patchkit
 from tests.engines.conftest import Bench, Oracle
@@ -115,3 +116,31 @@ def test_the_doctor_says_what_was_seen(bench: Bench) -> None:
     assert found == {"paged_attention_v1": "LD_PRELOAD", "paged_attention_v2": "LD_PRELOAD"}
     missing = [one["symbol"] for one in said.report["missing"]]
     assert any("KSs" in symbol for symbol in missing), "the other C++ ABI is not in this library"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("torch 2.13.0+cpu", "torch 2.8.0", "it was built for torch 2.8.0, the process has 2.13.0+cpu"),
+        ("cxx11 1", "cxx11 0", "it was built for the C++ ABI 0, the process has 1"),
+        ("c10 ", "c10 00", "it was built for a libc10.so with build-id 00"),
+    ],
+    ids=["torch", "C++ ABI", "libc10.so"],
+)
+def test_a_stage_2_for_another_torch_is_not_opened(
+    bench: Bench, tmp_path: Path, before: str, after: str, why: str
+) -> None:
+    shimmed = with_shim(bench.released(VLLM_063), tmp_path / "segments")
+    built, stage2 = Path(shimmed.variables["PATCHKIT_SHIM_STAGE2"]), tmp_path / "stage2.so"
+    shutil.copy(built, stage2)
+    manifest = manifest_path(built).read_text()
+    assert before in manifest
+    manifest_path(stage2).write_text(manifest.replace(before, after))
+    script = [python_of(VLLM_063), HERE / "inside" / "failing_op.py", shimmed.tree / "vllm" / "_C.abi3.so"]
+    seen = {**shimmed.environment(), "PATCHKIT_SHIM_STAGE2": str(stage2)}
+    done = subprocess.run(script, env=seen, capture_output=True, text=True, check=True, timeout=300)
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("patchkit shim:")]
+    assert line.startswith(f"patchkit shim: stage 2 {stage2}: {why}")
+    assert line.endswith("; calls are passed through")
+    [process] = [one for one in shimmed.status() if calls_of(one)]
+    assert (calls_of(process), process["stage2"]["state"]) == (3, "refused")
