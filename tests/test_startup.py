@@ -62,7 +62,9 @@ def _last_line(checkout: Path, code: str, *arguments: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("--version",), ("plan", "--help"), ("series", "--help")], ids=" ".join
+    "arguments",
+    [("--help",), ("--version",), ("plan", "--help"), ("series", "--help"), ("native", "--help")],
+    ids=" ".join,
 )
 def test_help_loads_nothing_heavy(checkout: Path, arguments: tuple[str, ...]) -> None:
     loaded = _modules_after(checkout, *arguments)

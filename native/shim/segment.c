@@ -63,6 +63,8 @@ static bool name_segment(uint64_t started)
 {
     const char *directory = getenv("PATCHKIT_SHIM_DIRECTORY");
     struct pk_text text = {path, path + sizeof path};
+    if (directory && *directory && *directory != '/')
+        return false; /* the file is opened again later, wherever the process has gone */
     pk_append(&text, directory && *directory ? directory : "/dev/shm");
     pk_append(&text, "/patchkit-");
     pk_append_number(&text, (uint64_t)getpid());
@@ -112,7 +114,10 @@ static void read_settings(struct pk_settings *settings)
     uint64_t numbers[7] = {PK_COUNT};
     for (int i = 0; at && *at && i < 7; i++) {
         char *end;
-        numbers[i] = strtoull(at, &end, 10);
+        uint64_t number = strtoull(at, &end, 10);
+        if (end == at)
+            break; /* no number: what is left stays as it is without the variable */
+        numbers[i] = number;
         at = *end == ':' ? end + 1 : NULL;
     }
     settings->mode = numbers[0] <= PK_REPLACE ? (uint32_t)numbers[0] : PK_COUNT;
@@ -166,7 +171,7 @@ bool pk_open_segment(void)
     if (!atomic_compare_exchange_strong(&state, &expected, MAKING))
         return false;
     uint64_t started = start_time();
-    errno = ENAMETOOLONG;
+    errno = EINVAL;
     char *made = name_segment(started) ? make_file() : NULL;
     if (!made) {
         char number[24];
@@ -287,6 +292,8 @@ void pk_forked(void)
     for (unsigned i = 0; i < PK_HOW_MANY; i++)
         atomic_store(&early[i], 0);
     atomic_store(&state, ABSENT);
+    if (fresh.settings.mode == PK_OFF)
+        pk_open_segment(); /* no call would come here, and nobody could set another mode */
 }
 
 void pk_bound_to(unsigned index, const void *address, const char *object, enum pk_way way)

@@ -13,7 +13,7 @@ import pytest
 from tests.blackbox.command import PATCHKIT, Ended, patchkit, run
 from tests.dist_info import write_dist_info
 
-pytestmark = pytest.mark.xdist_group("native")
+pytestmark = pytest.mark.xdist_group("native-cli")
 
 
 @pytest.fixture(scope="module")

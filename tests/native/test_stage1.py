@@ -14,6 +14,7 @@ import pytest
 
 from patchkit.native.monitor import forget, look
 from patchkit.native.segment import SLOTS
+from patchkit.native.settings import Settings
 from tests.native.workshop import PROBED, WIDE, Workshop, environment, run
 
 pytestmark = pytest.mark.xdist_group("native")
@@ -40,6 +41,12 @@ class TestCounts:
         [parent, *children] = ran.calls("nothing")
         assert parent == int(ran.out), "a child's calls do not land in its parent's segment"
         assert children == [50] * 100
+
+    def test_a_child_of_a_process_that_is_off_can_be_told_otherwise(self, workshop: Workshop, segments: Path) -> None:
+        ran = run([workshop.drive(), "forks", 3, 5], segments, workshop.shim(*PROBED), Settings(mode="off"))
+        assert (ran.status, ran.err) == (0, "")
+        assert [one.counted.settings.mode for one in ran.watched] == ["off"] * 4
+        assert ran.calls("nothing") == [0] * 4
 
     def test_a_killed_process_leaves_a_segment_that_can_be_read(self, workshop: Workshop, segments: Path) -> None:
         command: list[object] = [workshop.drive(), "until-killed"]
@@ -115,6 +122,18 @@ class TestTransparency:
         assert ran.status == 0
         [line] = ran.err.splitlines()
         assert line == "patchkit shim: calls are passed through and not counted: no segment in shared memory, errno 2"
+
+    def test_a_directory_that_depends_on_where_the_process_is_is_refused(
+        self, workshop: Workshop, segments: Path
+    ) -> None:
+        relative = {"PATCHKIT_SHIM_DIRECTORY": "segments"}
+        ran = run([workshop.drive(), "arguments"], segments, workshop.shim(*PROBED), None, 120, **relative)
+        assert (ran.status, ran.err.endswith("errno 22\n")) == (0, True)
+
+    def test_settings_that_are_no_numbers_count(self, workshop: Workshop, segments: Path) -> None:
+        spoilt = {"PATCHKIT_SHIM_SETTINGS": "mode=off"}
+        ran = run([workshop.drive(), "arguments"], segments, workshop.shim(*PROBED), None, 120, **spoilt)
+        assert (ran.status, ran.calls("many")) == (0, [3])
 
     def test_a_full_file_system_is_said_and_calls_pass(self, workshop: Workshop, segments: Path) -> None:
         artifact, drive = workshop.shim(*PROBED), workshop.drive()
