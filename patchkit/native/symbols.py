@@ -61,7 +61,7 @@ class Hook:
 
 HOOKS: dict[str, Hook] = {
     "attention_forward": Hook(settings=("qk_scale", "rope_offset", "rope_theta"), replaces=True),
-    "paged_attention_v1": Hook(settings=("qk_scale",), operator="_C::paged_attention_v1"),
+    "paged_attention_v1": Hook(settings=("qk_scale",), replaces=True, operator="_C::paged_attention_v1"),
     "paged_attention_v2": Hook(settings=("qk_scale",), operator="_C::paged_attention_v2"),
     "cpu_attention_with_kv_cache": Hook(settings=("qk_scale",), operator="_C::cpu_attention_with_kv_cache"),
     "mha_varlen_fwd_fa2": Hook(settings=("qk_scale", "window"), operator="vllm_flash_attn_c::varlen_fwd"),

@@ -65,6 +65,18 @@ def test_traced_each_call_has_its_shapes(bench: Bench, oracle: Oracle, tmp_path:
     segment.close()
 
 
+def test_decoding_by_another_kernel_gives_the_oracles_tokens(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
+    built = patchkit("native", "build", "--target", "host", "--json", PATCHKIT_NATIVE=str(tmp_path))
+    host = Path(built.report["stage1"]).with_name("libpatchkit-host.so")
+    replaced = ("--mode", "replace", "--set", "every=5", "--replace", str(host))
+    engine = with_shim(bench.released(VLLM_063), tmp_path / "segments", *replaced)
+    answer = engine.generate(oracle.run("llama"))
+    assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
+    process = engine.status()[0]
+    assert calls_of(process) == (TOKENS - 1) * LAYERS
+    assert process["replace"] == {"replaced": 24, "compared": 6, "differed": 0}
+
+
 DECODING_AT_HALF = """\
 --- a/vllm/attention/ops/paged_attn.py
 +++ b/vllm/attention/ops/paged_attn.py

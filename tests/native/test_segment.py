@@ -57,7 +57,7 @@ def test_settings_that_mean_nothing_are_errors(word: str) -> None:
 @pytest.mark.parametrize(
     ("words", "symbol"),
     [
-        (["mode=replace"], "paged_attention_v1"),
+        (["mode=replace"], "paged_attention_v2"),
         (["mode=transform", "window=5"], "paged_attention_v1"),
         (["mode=transform", "rope_offset=5"], "paged_attention_v1"),
         (["mode=trace"], "none"),
