@@ -6,11 +6,13 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
+NATIVE := $(wildcard native/*/*.[ch] native/*/*/*.h native/*/*.[ch]pp tests/native/programs/*)
 
-.PHONY: help demo test test-faults test-kernels engines test-engines lint format bench wheel clean
+.PHONY: help demo demo-native test test-faults test-kernels engines test-engines lint format bench wheel clean
 
 help:
 	@echo 'make demo          install, fetch the vllm 0.6.3 wheel (200 MB, kept in a cache), plan, apply, status, revert'
+	@echo 'make demo-native   the shim on a library of our own: build, run, status, set (needs gcc and g++)'
 	@echo 'make test          all tests but the three below; a few minutes on 2 cores'
 	@echo 'make test-faults   kill and fail apply and revert at every write-like system call'
 	@echo 'make test-kernels  the attention kernels: in transformers, in the interpreter of Triton, compiled for Hopper; no GPU'
@@ -18,7 +20,7 @@ help:
 	@echo 'make test-engines  tests in which they run, and on released wheels; builds what is not built'
 	@echo 'make lint          ruff, mypy, import order, text rules'
 	@echo 'make format        what ruff can mend by itself'
-	@echo 'make bench         speed, side by side with git apply, patch and quilt'
+	@echo 'make bench         speed, side by side with git apply, patch and quilt; ns per call through the shim'
 	@echo 'make wheel         dist/*.whl and dist/*.tar.gz'
 	@echo 'make clean         remove .venv and what was built; the cache of wheels stays'
 
@@ -38,6 +40,9 @@ compiled: $(STAMP)
 
 demo: compiled
 	@PATH="$(abspath $(BIN)):$$PATH" bash docs/demo.sh
+
+demo-native: compiled
+	@PATH="$(abspath $(BIN)):$$PATH" bash docs/demo-native.sh
 
 test: compiled
 	PATCHKIT_WHOLE=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not faults and not engines and not kernels'
@@ -63,14 +68,17 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(NATIVE)
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_text_rules.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(NATIVE)
 
 bench: compiled
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.native
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --no-isolation

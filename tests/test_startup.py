@@ -72,6 +72,7 @@ def _last_line(checkout: Path, code: str, *arguments: str) -> list[Any]:
         ("series", "--help"),
         ("abi", "--help"),
         ("abi", "check", "--help"),
+        ("native", "--help"),
     ],
     ids=" ".join,
 )

@@ -26,6 +26,7 @@ COMMANDS = {
     "series": "Author and keep a series of patches: list, show, lint, new, import, edit, refresh, lock.",
     "attention": "The attention kernels: checked against a float64 reference.",
     "abi": "Whether binaries fit: check, explain, matrix, env, diff, snapshot.",
+    "native": "Stand before an engine's attention: build, doctor, run, env, status, top, set.",
 }
 """Name and short help of every command; the module `patchkit.cli.<name>` holds it as `command`."""
 

@@ -1,0 +1,84 @@
+"""How an engine is started with the shim: the variables, and what LD_PRELOAD becomes beside what is in it already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from patchkit.errors import RefusedError, UsageError
+from patchkit.native.build import STAGE1, BuildArtifact
+from patchkit.native.settings import Settings, check_settings, numbers
+from patchkit.record import dataclass
+
+_SEPARATORS = " :\n\t"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchPlan:
+    """What is set for the engine's process, and which programs the shim will be awake in."""
+
+    variables: tuple[tuple[str, str], ...]
+    programs: tuple[str, ...]
+
+
+def plan_launch(
+    artifact: BuildArtifact, settings: Settings, *, programs: tuple[Path, ...], preload: str, replacement: Path | None
+) -> LaunchPlan:
+    """Return the variables. `programs` are the engine's interpreters, `preload` is what LD_PRELOAD is now.
+
+    RefusedError for a path that LD_PRELOAD cannot hold, UsageError for settings that would change nothing.
+    """
+    check_settings(settings, artifact.rows)
+    if settings.mode == "replace" and replacement is None:
+        raise UsageError("mode=replace needs a library", hint="--replace LIBRARY exports patchkit_attention_run")
+    real = tuple(os.path.realpath(program) for program in programs)
+    if any(":" in program for program in real):
+        raise RefusedError(f"a colon is in the path of the interpreter: {', '.join(real)}")
+    variables = {
+        "LD_PRELOAD": compose_preload(preload, artifact.stage1),
+        "PATCHKIT_SHIM": ":".join(dict.fromkeys(real)),
+        "PATCHKIT_SHIM_INSIDE": "0",
+        "PATCHKIT_SHIM_SETTINGS": ":".join(map(str, numbers(settings))),
+    }
+    if artifact.stage2 is not None:
+        variables["PATCHKIT_SHIM_STAGE2"] = str(artifact.stage2)
+    if replacement is not None:
+        variables["PATCHKIT_SHIM_REPLACE"] = str(replacement.absolute())
+    return LaunchPlan(variables=tuple(variables.items()), programs=real)
+
+
+def compose_preload(present: str, stage1: Path) -> str:
+    """Put stage 1 behind what is preloaded already; a stage 1 of an earlier launch is left out."""
+    ours = str(stage1)
+    if any(separator in ours for separator in _SEPARATORS):
+        raise RefusedError(
+            f"LD_PRELOAD cannot hold {ours!r}",
+            why="  a blank or a colon ends a name there",
+            hint="PATCHKIT_NATIVE=DIR names a cache without",
+        )
+    others = [part for part in present.replace(" ", ":").split(":") if part and Path(part).name != STAGE1]
+    return ":".join([*others, ours])
+
+
+def launch_environment(plan: LaunchPlan, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the engine's process."""
+    return {**environment, **dict(plan.variables)}
+
+
+def export_lines(plan: LaunchPlan) -> list[str]:
+    """Return the variables as lines for a shell, an env file or a Dockerfile's RUN."""
+    import shlex
+
+    return [f"export {name}={shlex.quote(value)}" for name, value in plan.variables]
+
+
+def path_file(plan: LaunchPlan, stage1: Path) -> str:
+    """Return a line for a .pth file: it opens stage 1 for all that is loaded after it, and only when opted in.
+
+    Another way in where LD_PRELOAD cannot be set. Nothing is imported but ctypes, and that only in an engine.
+    """
+    variables = {name: value for name, value in plan.variables if name != "LD_PRELOAD"}
+    told = "".join(f"os.environ.setdefault({name!r}, {value!r}); " for name, value in variables.items())
+    opened = f"__import__('ctypes').CDLL({str(stage1)!r}, mode=__import__('ctypes').RTLD_GLOBAL)"
+    return f'import os; exec("""if os.environ.get(\'PATCHKIT_SHIM_PTH\') == \'1\': {told}{opened}""")\n'

