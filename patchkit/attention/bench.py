@@ -120,8 +120,8 @@ def _bench_kernel(kernel: Kernel, prepared: _Prepared, device: str, calls: int, 
     base = BenchResult(workload=workload.name, step=workload.step, kernel=kernel.name, yardstick=kernel.yardstick)
     try:
         run()
-    except (RuntimeError, ValueError, TypeError, AssertionError) as raised:
-        return replace(base, fault=f"raised {type(raised).__name__}: {str(raised).splitlines()[0]}")
+    except Exception as raised:  # noqa: BLE001 -- whatever a kernel or Triton raises is its fault, and is reported
+        return replace(base, fault=f"raised {type(raised).__name__}: {(str(raised) or chr(10)).splitlines()[0]}")
     error, fault = judge()
     if not fault and not kernel.yardstick and yardsticks and error > _PEER_FACTOR * min(yardsticks):
         fault = f"error {error:.2e}, a yardstick has {min(yardsticks):.2e}"

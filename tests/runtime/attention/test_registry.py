@@ -97,7 +97,7 @@ def test_names_are_unique_and_found() -> None:
     names = [kernel.name for kernel in load_kernels()[0]]
     assert len(names) == len(set(names))
     assert kernel_named("eager").name == "eager"
-    with pytest.raises(AttentionError, match="no kernel is called fastest; there are cudnn"):
+    with pytest.raises(AttentionError, match="no kernel is called fastest; there are "):
         kernel_named("fastest")
 
 
