@@ -1,0 +1,213 @@
+"""The guards of several toggles in one file: put side by side where they do not meet, inside each other else.
+
+Where the guards of two toggles meet, one of them is decided first: its off branch holds the guards of the others as
+they stand without it, its on branch as they stand with it. So a patch that edits lines of another ends up inside the on
+branch of the other, and needs no branch elsewhere. It must depend on the other: alone it has no meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from patchkit.config.guard_edit import GuardEdit, Level, spliced
+from patchkit.config.guard_python import guard_variants
+from patchkit.config.guard_replay import Replay
+from patchkit.config.guard_source import Source, UnguardableError, first_line, parse_source, vary
+from patchkit.record import dataclass
+
+MOST_MEETING = 5
+"""Toggles that may meet in one region: each doubles what the region holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Why a file cannot hold both variants: `symbols` are those concerned, `line` is of the file with all off, or 0."""
+
+    symbols: tuple[str, ...]
+    line: int
+    reason: str
+
+
+class RefusedGuardsError(Exception):
+    """Some guards cannot be made; carries a Refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
+
+
+def compose_guards(replay: Replay, symbols: Sequence[str], needs: Mapping[str, frozenset[str]]) -> Composed:
+    """Return the guards of all symbols, in lines of the file with all of them off.
+
+    `needs` says which other symbols a symbol can only be on with. What cannot be guarded is in `refusals`, and is left
+    out of the edits.
+    """
+    return _Composer(replay, tuple(symbols), needs).compose()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Composed:
+    """The file with all toggles off, and the edits (sorted, none touching another's) that put the guards in."""
+
+    source: Source
+    edits: tuple[GuardEdit, ...]
+    refusals: tuple[Refusal, ...]
+
+
+class _Composer:
+    def __init__(self, replay: Replay, symbols: tuple[str, ...], needs: Mapping[str, frozenset[str]]) -> None:
+        self._replay = replay
+        self._symbols = symbols
+        self._needs = needs
+        self._refusals: list[Refusal] = []
+
+    def compose(self) -> Composed:
+        lines = self._replay.lines(frozenset()) or []
+        try:
+            ground = parse_source(lines)
+        except UnguardableError as error:
+            refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason)
+            return Composed(source=Source(lines, []), edits=(), refusals=(refusal,))
+        edits = [edit for symbol in self._symbols for edit in self._guards_of(ground, symbol)]
+        edits = self._joined(ground, edits)
+        made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
+        return Composed(source=ground, edits=made, refusals=tuple(self._refusals))
+
+    def _guards_of(self, ground: Source, symbol: str) -> Sequence[GuardEdit]:
+        """Return the guards of a symbol alone; for one that stands on others, where its changes lie."""
+        lines = self._replay.lines(frozenset((symbol,)))
+        if lines is None:
+            return [_undecided(one.start, one.end, symbol) for one in self._replay.changes if one.symbol == symbol]
+        try:
+            return guard_variants(ground, vary(ground, lines), symbol)
+        except UnguardableError as error:
+            self._refusals.append(Refusal(symbols=(symbol,), line=error.line, reason=error.reason))
+            return ()
+
+    def _joined(self, ground: Source, edits: list[GuardEdit]) -> list[GuardEdit]:
+        """Put what meets into one edit, until nothing does."""
+        apart: list[GuardEdit] = []
+        pending = sorted(edits, key=lambda one: (one.start, one.end))
+        while pending:
+            edit = pending.pop(0)
+            alone = not any(other.symbols != edit.symbols and other.touches(edit) for other in [*apart, *pending])
+            if alone and "" not in edit.symbols:
+                apart.append(edit)
+                continue
+            local, start, end = self._hull(edit, [*apart, *pending])
+            apart = [one for one in apart if one.end < start or end < one.start]
+            pending = [one for one in pending if one.end < start or end < one.start]
+            made = self._meeting(ground, local, start, end)
+            if made is not None:
+                pending.insert(0, made)
+        return apart
+
+    def _hull(self, edit: GuardEdit, others: Sequence[GuardEdit]) -> tuple[Replay, int, int]:
+        """Return the changes that meet an edit, the region they lie in, and all that meets that region."""
+        start, end = edit.start, edit.end
+        while True:
+            local, first, last = self._replay.within(start, end)
+            inside = [one for one in others if one.start <= last and first <= one.end]
+            first = min([first, *(one.start for one in inside)])
+            last = max([last, *(one.end for one in inside)])
+            if (first, last) == (start, end):
+                return local, start, end
+            start, end = first, last
+
+    def _meeting(self, ground: Source, local: Replay, start: int, end: int) -> GuardEdit | None:
+        """Compose the toggles that meet in a region by themselves."""
+        symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
+        try:
+            if len(symbols) > MOST_MEETING:
+                raise UnguardableError(f"{len(symbols)} toggles meet here: switch some of them by select", start + 1)
+            lines, level = _Nest(local, self._needs, _part_around(ground, start, end)).nested(frozenset(), symbols)
+        except UnguardableError as error:
+            self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
+            return None
+        except RefusedGuardsError as error:
+            self._refusals.append(error.refusal)
+            return None
+        part = _part_around(ground, start, end)
+        old = ground.lines[part.start : part.stop]
+        first = next((k for k, (a, b) in enumerate(zip(old, lines, strict=False)) if a != b), min(len(old), len(lines)))
+        last = 0
+        while last < min(len(old), len(lines)) - first and old[-1 - last] == lines[-1 - last]:
+            last += 1
+        kept = tuple(lines[first : len(lines) - last])
+        reason = f"{', '.join(symbols)} meet"
+        return GuardEdit(
+            start=part.start + first, end=part.stop - last, level=level, lines=kept, reason=reason, symbols=symbols
+        )
+
+
+class _Nest:
+    """The toggles that meet in one part of a file; only that part is looked at."""
+
+    def __init__(self, replay: Replay, needs: Mapping[str, frozenset[str]], part: range) -> None:
+        self._replay = replay
+        self._needs = needs
+        self._top = part.start
+        self._rest = len(replay.lines(frozenset()) or ()) - part.stop
+
+    def _lines(self, on: frozenset[str]) -> list[bytes] | None:
+        lines = self._replay.lines(on)
+        return None if lines is None else lines[self._top : len(lines) - self._rest]
+
+    def nested(self, on: frozenset[str], free: tuple[str, ...]) -> tuple[list[bytes], Level]:
+        """Return the part with `on` fixed and all of `free` guarded, and the coarsest level of its guards."""
+        lines = self._lines(on)
+        if lines is None:
+            raise RefusedGuardsError(self._dependency(on))
+        source = parse_source(lines)
+        variants = {symbol: self._lines(on | {symbol}) for symbol in free}
+        edits = [
+            edit
+            for symbol, variant in variants.items()
+            if variant is not None
+            for edit in guard_variants(source, vary(source, variant), symbol)
+        ]
+        apart = all(
+            one.symbols == other.symbols or not one.touches(other)
+            for place, one in enumerate(edits)
+            for other in edits[:place]
+        )
+        if apart and None not in variants.values():
+            made = sorted(edits, key=lambda one: (one.start, one.end))
+            return spliced(lines, made), max((one.level for one in made), default=Level.STATEMENT)
+        if len(free) == 1:
+            raise RefusedGuardsError(self._dependency(on | set(free)))
+        return self._decided(on, free)
+
+    def _decided(self, on: frozenset[str], free: tuple[str, ...]) -> tuple[list[bytes], Level]:
+        """Decide the first symbol: one guard around (or beside) those of the others, without it and with it."""
+        first, others = free[0], free[1:]
+        without = tuple(symbol for symbol in others if first not in self._needs.get(symbol, frozenset()))
+        off, _ = self.nested(on, without)
+        switched, level = self.nested(on | {first}, others)
+        source = parse_source(off)
+        edits = guard_variants(source, vary(source, switched), first)
+        return spliced(off, edits), max([level, *(edit.level for edit in edits)])
+
+    def _dependency(self, wanted: frozenset[str]) -> Refusal:
+        change = self._replay.culprit(wanted)
+        if change is None:
+            return Refusal(symbols=tuple(sorted(wanted)), line=0, reason="their changes meet")
+        owners = [symbol for symbol in self._replay.owners(change) if symbol and symbol not in wanted]
+        names = ", ".join(f"CONFIG_{symbol}" for symbol in owners) or "another patch"
+        return Refusal(
+            symbols=(change.symbol, *owners),
+            line=change.start + 1,
+            reason=f"CONFIG_{change.symbol} edits lines of {names}: add `depends on {' && '.join(owners)}`",
+        )
+
+
+def _undecided(start: int, end: int, symbol: str) -> GuardEdit:
+    return GuardEdit(start=start, end=end, level=Level.STATEMENT, lines=(), reason="", symbols=(symbol, ""))
+
+
+def _part_around(source: Source, start: int, end: int) -> range:
+    """Return the lines of the statements of the module that a region touches."""
+    starts = [first_line(statement) - 1 for statement in source.body]
+    above = [line for line in starts if line < start]
+    below = [line for line in starts if line > end]
+    return range(above[-1] if above else 0, below[0] if below else len(source.lines))

@@ -1,0 +1,298 @@
+"""Whether a guarded Python file is what it claims: with every toggle folded, its syntax tree must be the plain one.
+
+Nothing here knows how a guard was made. An `if` whose condition is known gives way to the branch it takes, a choice
+`A if CONFIG_X else B` to the side it takes, `CONFIG_X and REST` to REST or to nothing. What remains is compared with
+the file that plain patching makes. Docstrings do not count, nor does the one import of the constants; names that
+neighbouring statements import from one module may stand in one statement or in several.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+
+from patchkit.config.guard_source import Source, UnguardableError, first_line, parse_source, read_lines, vary
+from patchkit.diff.compare import Block
+from patchkit.record import dataclass
+
+Plain = Callable[[frozenset[str]], "bytes | None"]
+"""What plain patching makes of a file with these symbols on; None when they cannot be on without others."""
+
+Values = Mapping[str, bool]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mismatch:
+    """A setting under which the guarded file is another one: which symbols are on, and where it differs.
+
+    `line` is a 1-based line of the guarded file, 0 when it is the whole file; `reason` is a phrase for people.
+    """
+
+    switched_on: tuple[str, ...]
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a check came to: how many settings were compared, and those that came out wrong."""
+
+    compared: int
+    mismatches: tuple[Mismatch, ...]
+
+
+def settings(
+    symbols: Sequence[str], *, halves: int, seed: int, needs: Mapping[str, frozenset[str]] | None = None
+) -> tuple[frozenset[str], ...]:
+    """Return the settings to check: all off, all on, each alone, random halves; none of them twice.
+
+    A symbol comes with those that it `needs`.
+    """
+    import hashlib
+
+    chosen = [frozenset[str](), frozenset(symbols), *(frozenset((symbol,)) for symbol in symbols)]
+    for number in range(halves):
+        # Reproducible on every Python, which `random` promises for few of its functions.
+        draws = {symbol: hashlib.sha256(f"{seed} {number} {symbol}".encode()).digest()[0] for symbol in symbols}
+        chosen.append(frozenset(symbol for symbol, draw in draws.items() if draw & 1))
+    closed = (one.union(*((needs or {}).get(symbol, frozenset()) for symbol in one)) & set(symbols) for one in chosen)
+    return tuple(dict.fromkeys(closed))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """What to compare: settings of these symbols (see `settings`). The constants are imported from `module`."""
+
+    symbols: tuple[str, ...]
+    module: str
+    needs: Mapping[str, frozenset[str]]
+    halves: int = 4
+    seed: int = 0
+
+
+def check_guarded(base: bytes, guarded: bytes, plain: Plain, check: Check) -> Verdict:
+    """Compare a guarded file with plain patching, under every setting that plain patching knows. It must compile."""
+    try:
+        pristine = parse_source(read_lines(base))
+    except UnguardableError as error:
+        return Verdict(compared=0, mismatches=(Mismatch(switched_on=(), line=error.line, reason=error.reason),))
+    return check_source(pristine, guarded, plain, check)
+
+
+def check_source(pristine: Source, guarded: bytes, plain: Plain, check: Check, hint: Sequence[Block] = ()) -> Verdict:
+    """Do what check_guarded does, for a base that is parsed already; `hint` says where the guarded file differs."""
+    chosen_ones = settings(check.symbols, halves=check.halves, seed=check.seed, needs=check.needs)
+    wanted = [(chosen, plain(chosen)) for chosen in chosen_ones]
+    known = [(chosen, content) for chosen, content in wanted if content is not None]
+    try:
+        compile(guarded, "<guarded>", "exec", dont_inherit=True)
+        made = vary(pristine, read_lines(guarded), hint)
+    except SyntaxError as error:
+        broken = Mismatch(switched_on=(), line=error.lineno or 0, reason=f"does not compile: {error.msg}")
+        return Verdict(compared=0, mismatches=(broken,))
+    except (ValueError, RecursionError, UnguardableError) as error:
+        broken = Mismatch(switched_on=(), line=0, reason=f"does not compile: {error}")
+        return Verdict(compared=0, mismatches=(broken,))
+    same = _Same()
+    found = [_mismatch(pristine, made, chosen, content, check, same) for chosen, content in known]
+    return Verdict(compared=len(known), mismatches=tuple(one for one in found if one is not None))
+
+
+def _mismatch(
+    pristine: Source, made: Source, chosen: frozenset[str], content: bytes, check: Check, same: _Same
+) -> Mismatch | None:
+    values = {f"CONFIG_{symbol}": symbol in chosen for symbol in check.symbols}
+    try:
+        expected = vary(pristine, read_lines(content))
+        line = _Comparison(values, same).differs(_without_import(made.body, check.module), expected.body)
+    except (UnguardableError, RecursionError) as error:
+        return Mismatch(switched_on=tuple(sorted(chosen)), line=0, reason=str(error))
+    if line is None:
+        return None
+    return Mismatch(switched_on=tuple(sorted(chosen)), line=line, reason="differs from plain patching")
+
+
+def _without_import(body: list[ast.stmt], module: str) -> list[ast.stmt]:
+    """Leave out the import of the constants, once."""
+    for place, statement in enumerate(body):
+        if isinstance(statement, ast.ImportFrom) and statement.module == module and not statement.level:
+            return body[:place] + body[place + 1 :]
+    return body
+
+
+class _Same:
+    """Functions that were found to be the same under the values that they look at; most settings change few of them."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[int, int, tuple[str, ...]]] = set()
+        self._names: dict[int, frozenset[str]] = {}
+
+    def ask(self, one: ast.AST, other: ast.AST, values: Values, compare: Callable[[ast.AST, ast.AST], bool]) -> bool:
+        """Compare two functions, once for each setting of the names in them. Both outlive this object."""
+        names = self._constants(one) | self._constants(other)
+        key = (id(one), id(other), tuple(sorted(name for name in names if values.get(name))))
+        if key not in self._found:
+            if not compare(one, other):
+                return False
+            self._found.add(key)
+        return True
+
+    def _constants(self, function: ast.AST) -> frozenset[str]:
+        if id(function) not in self._names:
+            names: set[str] = set()
+            pending: list[object] = [function]
+            while pending:  # several times as fast as ast.walk
+                node = pending.pop()
+                if isinstance(node, list):
+                    pending += node
+                elif isinstance(node, ast.Name):
+                    names.add(node.id)
+                elif isinstance(node, ast.AST):
+                    pending += vars(node).values()
+            self._names[id(function)] = frozenset(name for name in names if name.startswith("CONFIG_"))
+        return self._names[id(function)]
+
+
+class _Comparison:
+    """A comparison of guarded code with plain code under fixed values."""
+
+    def __init__(self, values: Values, same: _Same) -> None:
+        self._values = values
+        self._known = same
+        self._line = 0
+
+    def differs(self, made: list[ast.stmt], expected: list[ast.stmt]) -> int | None:
+        """Return the line of the first difference, None for none."""
+        return None if self._same_statements(made, expected, documented=True) else self._line
+
+    def _same_statements(self, made: list[ast.stmt], expected: list[ast.stmt], *, documented: bool) -> bool:
+        if made is expected:
+            return True
+        first, second = self._folded(made), self._folded(expected)
+        if documented:
+            first, second = _undocumented(first), _undocumented(second)
+        at = by = 0
+        while at < len(first) and by < len(second):
+            one, other = first[at], second[by]
+            if isinstance(one, ast.ImportFrom) and isinstance(other, ast.ImportFrom):
+                taken, wanted = _imports(first, at), _imports(second, by)
+                if sorted(taken) != sorted(wanted):
+                    self._line = first_line(one)
+                    return False
+                at, by = at + _run(first, at), by + _run(second, by)
+                continue
+            if one is not other and not self._same(one, other):
+                return False
+            at, by = at + 1, by + 1
+        if at < len(first):
+            self._line = first_line(first[at])
+        return at == len(first) and by == len(second)
+
+    def _folded(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """Return the statements that remain when every `if` with a known condition is taken or left."""
+        result = []
+        for statement in statements:
+            value = self._value(statement.test) if isinstance(statement, ast.If) else None
+            if value is None:
+                result.append(statement)
+            elif isinstance(statement, ast.If):
+                result += self._folded(statement.body if value else statement.orelse)
+        return result
+
+    def _same(self, one: object, other: object) -> bool:
+        if one is other:
+            return True
+        if isinstance(one, _FOLDED) or isinstance(other, _FOLDED):
+            one, other = self._simplified(one), self._simplified(other)
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, ast.AST) and isinstance(other, ast.AST):
+            if isinstance(one, ast.stmt):
+                self._line = first_line(one)
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                    return self._known.ask(one, other, self._values, self._same_statement)
+                return self._same_statement(one, other)
+            if isinstance(one, ast.excepthandler | ast.match_case):
+                return self._same_statement(one, other)
+            return all(self._same(getattr(one, name, None), getattr(other, name, None)) for name in one._fields)
+        if isinstance(one, list) and isinstance(other, list):
+            return len(one) == len(other) and all(map(self._same, one, other))
+        return repr(one) == repr(other) if isinstance(one, float | complex) else one == other
+
+    def _same_statement(self, one: ast.AST, other: ast.AST) -> bool:
+        return all(self._same_field(one, other, name) for name in one._fields)
+
+    def _same_field(self, one: ast.AST, other: ast.AST, name: str) -> bool:
+        first, second = getattr(one, name, None), getattr(other, name, None)
+        if isinstance(first, list) and isinstance(second, list) and name in ("body", "orelse", "finalbody"):
+            documented = isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            return self._same_statements(first, second, documented=documented)
+        return self._same(first, second)
+
+    def _value(self, test: ast.expr) -> bool | None:
+        """Return what a condition comes to, None when that depends on more than the toggles."""
+        if isinstance(test, ast.Name):
+            return self._values.get(test.id)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            value = self._value(test.operand)
+            return None if value is None else not value
+        if not isinstance(test, ast.BoolOp):
+            return None
+        decisive = isinstance(test.op, ast.Or)
+        for operand in test.values:
+            value = self._value(operand)
+            if value is None:
+                return None  # it is evaluated before what follows
+            if value is decisive:
+                return decisive
+        return not decisive
+
+    def _simplified(self, expression: object) -> object:
+        """Return what remains of an expression; known operands that come first have no effect, and go."""
+        if isinstance(expression, ast.IfExp):
+            value = self._value(expression.test)
+            if value is not None:
+                return self._simplified(expression.body if value else expression.orelse)
+        if isinstance(expression, ast.BoolOp):
+            neutral = isinstance(expression.op, ast.And)
+            rest = list(expression.values)
+            while len(rest) > 1 and self._value(rest[0]) is neutral:
+                del rest[0]
+            if len(rest) == 1:
+                return self._simplified(rest[0])
+            if len(rest) < len(expression.values):
+                return ast.BoolOp(op=expression.op, values=rest)
+        return expression
+
+
+def _undocumented(statements: list[ast.stmt]) -> list[ast.stmt]:
+    first = statements[0] if statements else None
+    alone = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    return statements[1:] if alone else statements
+
+
+_FOLDED = (ast.BoolOp, ast.IfExp)
+
+
+def _run(statements: list[ast.stmt], at: int) -> int:
+    """Return how many neighbouring statements import names from the module that the first one does."""
+    first = statements[at]
+    count = 1
+    while at + count < len(statements) and isinstance(first, ast.ImportFrom):
+        following = statements[at + count]
+        if not isinstance(following, ast.ImportFrom):
+            break
+        if (following.module, following.level) != (first.module, first.level):
+            break
+        count += 1
+    return count
+
+
+def _imports(statements: list[ast.stmt], at: int) -> list[tuple[str, int, str, str]]:
+    """Return what a run of imports binds: `from X import a, b` is `from X import a` and `from X import b`."""
+    return [
+        (one.module or "", one.level, alias.name, alias.asname or "")
+        for one in statements[at : at + _run(statements, at)]
+        if isinstance(one, ast.ImportFrom)
+        for alias in one.names
+    ]

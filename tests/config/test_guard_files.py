@@ -1,0 +1,196 @@
+"""Several toggles in one file: side by side, inside each other, and what needs a dependency."""
+
+from __future__ import annotations
+
+import pytest
+
+from patchkit.config.guard_files import GuardedFile, GuardStep, guard_python
+from patchkit.config.guard_fold import Check, check_guarded, settings
+
+MODULE = "engine._patchkit.autoconf"
+CHECK = Check(symbols=("A",), module=MODULE, needs={})
+BASE = "a = 1\n\n\ndef f(x):\n    b(x)\n    c(x)\n    d(x)\n    return x\n\n\ne = 2\n"
+
+
+def steps_of(*steps: tuple[str, str]) -> list[GuardStep]:
+    return [GuardStep(symbol=symbol, content=content.encode()) for symbol, content in steps]
+
+
+def guard(*steps: tuple[str, str], base: str = BASE, **needs: str) -> GuardedFile:
+    closure = {symbol: frozenset(names.split()) for symbol, names in needs.items()}
+    return guard_python(base.encode(), steps_of(*steps), module=MODULE, needs=closure)
+
+
+def content_of(guarded: GuardedFile) -> str:
+    assert guarded.refusals == ()
+    assert guarded.content is not None
+    return guarded.content.decode()
+
+
+def test_toggles_apart_are_guarded_side_by_side() -> None:
+    first = BASE.replace("b(x)", "bb(x)")
+    guarded = guard(("A", first), ("B", first.replace("d(x)", "dd(x)")))
+    assert guarded.compared == 4
+    assert "if CONFIG_A:\n        bb(x)\n    else:\n        b(x)\n    c(x)\n    if CONFIG_B:" in content_of(guarded)
+
+
+def test_patch_on_lines_of_another_stands_in_its_on_branch() -> None:
+    first = BASE.replace("c(x)", "cc(x)\n    g(x)")
+    guarded = guard(("A", first), ("B", first.replace("cc(x)", "ccc(x)")), B="A")
+    text = content_of(guarded)
+    assert "if CONFIG_A:\n        if CONFIG_B:\n            ccc(x)\n        else:\n            cc(x)\n" in text
+    assert guarded.compared == 3  # B alone is no setting
+    assert guarded.regions[0].symbols == ("A", "B")
+
+
+def test_patch_on_lines_of_another_needs_a_dependency() -> None:
+    first = BASE.replace("c(x)", "cc(x)")
+    guarded = guard(("A", first), ("B", first.replace("cc(x)", "ccc(x)")))
+    assert guarded.content is None
+    (refusal,) = guarded.refusals
+    assert refusal.symbols == ("B", "A")
+    assert refusal.line == 6
+    assert "CONFIG_B edits lines of CONFIG_A: add `depends on A`" in refusal.reason
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_touching_insertion_needs_a_dependency(place: str) -> None:
+    first = BASE.replace("    c(x)\n", "    c(x)\n    new(x)\n")
+    more = "    new(x)\n    more(x)\n" if place == "behind" else "    more(x)\n    new(x)\n"
+    second = first.replace("    new(x)\n", more)
+    assert "depends on A" in guard(("A", first), ("B", second)).refusals[0].reason
+    assert guard(("A", first), ("B", second), B="A").refusals == ()
+
+
+def test_guards_that_meet_though_the_patches_do_not_are_nested_without_a_dependency() -> None:
+    first = BASE.replace("def f(x):", "def f(x, y=0):")
+    guarded = guard(("A", first), ("B", first.replace("d(x)", "dd(x)")))
+    text = content_of(guarded)
+    assert guarded.compared == 4
+    assert text.count("if CONFIG_B:") == 2  # in both variants of the function
+    assert text.count("if CONFIG_A:") == 1
+
+
+def test_insertion_at_the_end_of_a_body_that_another_toggle_replaces() -> None:
+    base = "with a:\n    b()\n    c()\nd()\n"
+    first = base.replace("with a", "with a as e")
+    guarded = guard(("A", first), ("B", first.replace("    c()\n", "    c()\n    f()\n")), base=base)
+    assert guarded.compared == 4
+    assert guarded.refusals == ()
+
+
+def test_chain_of_three() -> None:
+    one = BASE.replace("c(x)", "c1(x)")
+    two = one.replace("c1(x)", "c2(x)")
+    three = two.replace("c2(x)", "c3(x)")
+    guarded = guard(("A", one), ("B", two), ("C", three), B="A", C="A B")
+    assert guarded.compared == 4
+    assert guarded.refusals == ()
+
+
+def test_two_that_depend_on_one() -> None:
+    one = BASE.replace("    c(x)\n", "    c1(x)\n    mid(x)\n    c2(x)\n")
+    two = one.replace("c1(x)", "c11(x)")
+    three = two.replace("c2(x)", "c22(x)")
+    guarded = guard(("A", one), ("B", two), ("C", three), B="A", C="A")
+    assert guarded.refusals == ()
+    assert guarded.compared == 5
+
+
+def test_one_symbol_may_gate_several_patches() -> None:
+    one = BASE.replace("b(x)", "bb(x)")
+    two = one.replace("d(x)", "dd(x)")
+    three = two.replace("bb(x)", "bbb(x)")
+    guarded = guard(("A", one), ("B", two), ("A", three))
+    text = content_of(guarded)
+    assert "bbb(x)" in text
+    assert " bb(x)" not in text
+
+
+def test_patch_without_a_gate_is_in_every_variant() -> None:
+    one = BASE.replace("b(x)", "bb(x)")
+    guarded = guard(("A", one), ("", one.replace("e = 2", "e = 3")))
+    text = content_of(guarded)
+    assert "e = 3" in text
+    assert "e = 2" not in text
+
+
+def test_patch_without_a_gate_on_lines_of_a_gated_one_is_refused() -> None:
+    one = BASE.replace("b(x)", "bb(x)")
+    (refusal,) = guard(("A", one), ("", one.replace("bb(x)", "bbb(x)"))).refusals
+    assert refusal.reason == "a patch that is always on edits lines of CONFIG_A"
+
+
+def test_too_many_toggles_in_one_region_are_refused() -> None:
+    lines = [f"    s{n}(x)\n" for n in range(20)]
+    base = "def f(x):\n" + "".join(lines)
+    steps = []
+    text = base
+    for n in range(0, 14, 2):
+        text = text.replace(f"s{n}(x)", f"t{n}(x)") if n else text.replace("f(x)", "f(x, y=0)")
+        steps.append((f"T{n}", text))
+    (refusal,) = guard(*steps, base=base).refusals
+    assert "7 toggles meet here" in refusal.reason
+
+
+def test_a_symbol_is_checked_with_those_it_needs() -> None:
+    chosen = settings("ABC", halves=0, seed=0, needs={"B": frozenset("A"), "C": frozenset("AB")})
+    assert chosen == (frozenset(), frozenset("ABC"), frozenset("A"), frozenset("AB"))
+
+
+def test_settings_are_all_off_all_on_each_alone_and_halves_by_the_seed() -> None:
+    names = [f"S{number}" for number in range(12)]
+    chosen = settings(names, halves=6, seed=3)
+    assert chosen[:2] == (frozenset(), frozenset(names))
+    assert set(chosen[2:14]) == {frozenset((name,)) for name in names}
+    assert 18 <= len(chosen) <= 20
+    assert chosen == settings(names, halves=6, seed=3)
+    assert chosen != settings(names, halves=6, seed=4)
+
+
+WRONG = {
+    "a statement lost": ("if CONFIG_A:\n    b()\n", "b()\nc()\n", 2),
+    "a statement too many": ("a()\nif CONFIG_A:\n    b()\nc()\n", "a()\nb()\n", 4),
+    "another constant": ("a(1)\n", "a(1.0)\n", 1),
+    "true is not one": ("a(True)\n", "a(1)\n", 1),
+    "in a handler": (
+        "try:\n    a()\nexcept E:\n    if CONFIG_A:\n        b()\n    c()\n",
+        "try:\n    a()\nexcept E:\n    d()\n    c()\n",
+        5,
+    ),
+    "a condition": ("if a if CONFIG_A else b:\n    c()\n", "if b:\n    c()\n", 1),
+    "names of an import": ("from a import b\nif CONFIG_A:\n    from a import c\n", "from a import b, d\n", 1),
+    "an operand": ("a = CONFIG_A and b\n", "a = c\n", 1),
+    "evaluated first": ("a = b() and CONFIG_A\n", "a = b()\n", 1),
+}
+
+
+@pytest.mark.parametrize(("made", "plain", "line"), WRONG.values(), ids=WRONG)
+def test_a_difference_is_found_with_its_setting_and_line(made: str, plain: str, line: int) -> None:
+    verdict = check_guarded(b"", made.encode(), lambda _: plain.encode(), CHECK)
+    wrong = next(one for one in verdict.mismatches if one.switched_on == ("A",))
+    assert wrong.line == line
+
+
+SAME = {
+    "choice": ("a = (b if CONFIG_A else c)\n", "a = b\n"),
+    "not": ("if not CONFIG_A:\n    a()\nelse:\n    b()\n", "b()\n"),
+    "elif": ("if a:\n    b()\nelif CONFIG_A and (c):\n    d()\n", "if a:\n    b()\nelif c:\n    d()\n"),
+    "and of three": ("if CONFIG_A and b and c:\n    d()\n", "if b and c:\n    d()\n"),
+    "or": ("if not CONFIG_A or b:\n    d()\n", "if b:\n    d()\n"),
+    "written by the author": ("if CONFIG_A:\n    a()\n", "if CONFIG_A:\n    a()\n"),
+    "import": (f"from {MODULE} import CONFIG_A\nif CONFIG_A:\n    a()\n", "a()\n"),
+}
+
+
+@pytest.mark.parametrize(("made", "plain"), SAME.values(), ids=SAME)
+def test_a_folded_guard_is_the_plain_code(made: str, plain: str) -> None:
+    verdict = check_guarded(b"", made.encode(), lambda on: plain.encode() if on else None, CHECK)
+    assert verdict.mismatches == ()
+    assert verdict.compared == 1
+
+
+def test_what_does_not_compile_is_a_mismatch() -> None:
+    verdict = check_guarded(b"", b"a = 1\nreturn 1\n", lambda _: b"", CHECK)
+    assert verdict.mismatches[0].line == 2
+    assert "does not compile" in verdict.mismatches[0].reason
