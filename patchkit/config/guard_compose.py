@@ -7,12 +7,12 @@ branch of the other, and needs no branch elsewhere. It must depend on the other:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
-from patchkit.config.guard_python import guard_variants
 from patchkit.config.guard_replay import Replay
-from patchkit.config.guard_source import Source, UnguardableError, first_line, parse_source, vary
+from patchkit.config.guard_source import UnguardableError
 from patchkit.record import dataclass
 
 MOST_MEETING = 5
@@ -36,27 +36,53 @@ class RefusedGuardsError(Exception):
         self.refusal = refusal
 
 
-def compose_guards(replay: Replay, symbols: Sequence[str], needs: Mapping[str, frozenset[str]]) -> Composed:
+class Ground(Protocol):
+    """The file with all toggles off, in its language."""
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Its lines."""
+
+    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
+        """Return the edits that put `lines` beside it, under a guard. UnguardableError where that cannot be."""
+
+    def part(self, start: int, end: int) -> range:
+        """Return the lines of a part around some that stands for itself: it can be read without the rest."""
+
+
+def compose_guards(
+    replay: Replay,
+    symbols: Sequence[str],
+    needs: Mapping[str, frozenset[str]],
+    read: Callable[[list[bytes]], Ground],
+) -> Composed:
     """Return the guards of all symbols, in lines of the file with all of them off.
 
     `needs` says which other symbols a symbol can only be on with. What cannot be guarded is in `refusals`, and is left
-    out of the edits.
+    out of the edits. `read` reads lines in the language of the file.
     """
-    return _Composer(replay, tuple(symbols), needs).compose()
+    return _Composer(replay, tuple(symbols), needs, read).compose()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composed:
     """The file with all toggles off, and the edits (sorted, none touching another's) that put the guards in."""
 
-    source: Source
+    lines: tuple[bytes, ...]
     edits: tuple[GuardEdit, ...]
     refusals: tuple[Refusal, ...]
 
 
 class _Composer:
-    def __init__(self, replay: Replay, symbols: tuple[str, ...], needs: Mapping[str, frozenset[str]]) -> None:
+    def __init__(
+        self,
+        replay: Replay,
+        symbols: tuple[str, ...],
+        needs: Mapping[str, frozenset[str]],
+        read: Callable[[list[bytes]], Ground],
+    ) -> None:
         self._replay = replay
+        self._read = read
         self._symbols = symbols
         self._needs = needs
         self._refusals: list[Refusal] = []
@@ -64,27 +90,27 @@ class _Composer:
     def compose(self) -> Composed:
         lines = self._replay.lines(frozenset()) or []
         try:
-            ground = parse_source(lines)
+            ground = self._read(lines)
         except UnguardableError as error:
             refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason)
-            return Composed(source=Source(lines, []), edits=(), refusals=(refusal,))
+            return Composed(lines=tuple(lines), edits=(), refusals=(refusal,))
         edits = [edit for symbol in self._symbols for edit in self._guards_of(ground, symbol)]
         edits = self._joined(ground, edits)
         made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
-        return Composed(source=ground, edits=made, refusals=tuple(self._refusals))
+        return Composed(lines=tuple(lines), edits=made, refusals=tuple(self._refusals))
 
-    def _guards_of(self, ground: Source, symbol: str) -> Sequence[GuardEdit]:
+    def _guards_of(self, ground: Ground, symbol: str) -> Sequence[GuardEdit]:
         """Return the guards of a symbol alone; for one that stands on others, where its changes lie."""
         lines = self._replay.lines(frozenset((symbol,)))
         if lines is None:
             return [_undecided(one.start, one.end, symbol) for one in self._replay.changes if one.symbol == symbol]
         try:
-            return guard_variants(ground, vary(ground, lines), symbol)
+            return ground.guards(lines, symbol)
         except UnguardableError as error:
             self._refusals.append(Refusal(symbols=(symbol,), line=error.line, reason=error.reason))
             return ()
 
-    def _joined(self, ground: Source, edits: list[GuardEdit]) -> list[GuardEdit]:
+    def _joined(self, ground: Ground, edits: list[GuardEdit]) -> list[GuardEdit]:
         """Put what meets into one edit, until nothing does."""
         apart: list[GuardEdit] = []
         pending = sorted(edits, key=lambda one: (one.start, one.end))
@@ -114,20 +140,20 @@ class _Composer:
                 return local, start, end
             start, end = first, last
 
-    def _meeting(self, ground: Source, local: Replay, start: int, end: int) -> GuardEdit | None:
+    def _meeting(self, ground: Ground, local: Replay, start: int, end: int) -> GuardEdit | None:
         """Compose the toggles that meet in a region by themselves."""
         symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
         try:
             if len(symbols) > MOST_MEETING:
                 raise UnguardableError(f"{len(symbols)} toggles meet here: switch some of them by select", start + 1)
-            lines, level = _Nest(local, self._needs, _part_around(ground, start, end)).nested(frozenset(), symbols)
+            lines, level = _Nest(local, self._needs, self._read, ground.part(start, end)).nested(frozenset(), symbols)
         except UnguardableError as error:
             self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
             return None
         except RefusedGuardsError as error:
             self._refusals.append(error.refusal)
             return None
-        part = _part_around(ground, start, end)
+        part = ground.part(start, end)
         old = ground.lines[part.start : part.stop]
         first = next((k for k, (a, b) in enumerate(zip(old, lines, strict=False)) if a != b), min(len(old), len(lines)))
         last = 0
@@ -143,8 +169,15 @@ class _Composer:
 class _Nest:
     """The toggles that meet in one part of a file; only that part is looked at."""
 
-    def __init__(self, replay: Replay, needs: Mapping[str, frozenset[str]], part: range) -> None:
+    def __init__(
+        self,
+        replay: Replay,
+        needs: Mapping[str, frozenset[str]],
+        read: Callable[[list[bytes]], Ground],
+        part: range,
+    ) -> None:
         self._replay = replay
+        self._read = read
         self._needs = needs
         self._top = part.start
         self._rest = len(replay.lines(frozenset()) or ()) - part.stop
@@ -158,13 +191,13 @@ class _Nest:
         lines = self._lines(on)
         if lines is None:
             raise RefusedGuardsError(self._dependency(on))
-        source = parse_source(lines)
+        source = self._read(lines)
         variants = {symbol: self._lines(on | {symbol}) for symbol in free}
         edits = [
             edit
             for symbol, variant in variants.items()
             if variant is not None
-            for edit in guard_variants(source, vary(source, variant), symbol)
+            for edit in source.guards(variant, symbol)
         ]
         apart = all(
             one.symbols == other.symbols or not one.touches(other)
@@ -184,8 +217,8 @@ class _Nest:
         without = tuple(symbol for symbol in others if first not in self._needs.get(symbol, frozenset()))
         off, _ = self.nested(on, without)
         switched, level = self.nested(on | {first}, others)
-        source = parse_source(off)
-        edits = guard_variants(source, vary(source, switched), first)
+        source = self._read(off)
+        edits = source.guards(switched, first)
         return spliced(off, edits), max([level, *(edit.level for edit in edits)])
 
     def _dependency(self, wanted: frozenset[str]) -> Refusal:
@@ -203,11 +236,3 @@ class _Nest:
 
 def _undecided(start: int, end: int, symbol: str) -> GuardEdit:
     return GuardEdit(start=start, end=end, level=Level.STATEMENT, lines=(), reason="", symbols=(symbol, ""))
-
-
-def _part_around(source: Source, start: int, end: int) -> range:
-    """Return the lines of the statements of the module that a region touches."""
-    starts = [first_line(statement) - 1 for statement in source.body]
-    above = [line for line in starts if line < start]
-    below = [line for line in starts if line > end]
-    return range(above[-1] if above else 0, below[0] if below else len(source.lines))

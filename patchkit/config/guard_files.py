@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from patchkit.config.guard_c import CText, fold_c, guard_c_variants
 from patchkit.config.guard_compose import Composed, Refusal, compose_guards
 from patchkit.config.guard_constants import (
     constants_import,
@@ -14,9 +15,10 @@ from patchkit.config.guard_constants import (
     values_mark,
 )
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
-from patchkit.config.guard_fold import Check, Plain, check_source
+from patchkit.config.guard_fold import Check, Mismatch, Plain, Verdict, check_source, settings
+from patchkit.config.guard_python import guard_variants
 from patchkit.config.guard_replay import Replay, record_changes
-from patchkit.config.guard_source import BOM, UnguardableError, parse_source, read_lines
+from patchkit.config.guard_source import BOM, Source, UnguardableError, first_line, parse_source, read_lines, vary
 from patchkit.diff.compare import Block
 from patchkit.record import dataclass
 
@@ -53,63 +55,155 @@ class GuardedFile:
     compared: int
 
 
-def guard_python(
-    base: bytes,
-    steps: Sequence[GuardStep],
-    *,
-    module: str,
-    needs: Mapping[str, frozenset[str]] | None = None,
-    values: Mapping[str, str] | None = None,
-    constants: Collection[str] = (),
-    seed: int = 0,
-) -> GuardedFile:
-    """Return a Python file that holds every variant that the steps' symbols can make, verified by folding.
+class PythonGround:
+    """A Python file with all toggles off."""
 
-    `module` is where the constants are imported from; `needs` names the symbols that a symbol can only be on with;
-    `values` are those the mark is made of; `constants` are all symbols there are, whose constants are imported too
-    where a patch uses them by itself.
+    __slots__ = ("lines", "source")
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self.source = parse_source(lines)
+
+    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
+        """See guard_variants."""
+        return guard_variants(self.source, vary(self.source, lines), symbol)
+
+    def part(self, start: int, end: int) -> range:
+        """Return the lines of the statements of the module that some lines touch."""
+        starts = [first_line(statement) - 1 for statement in self.source.body]
+        above = [line for line in starts if line < start]
+        below = [line for line in starts if line > end]
+        return range(above[-1] if above else 0, below[0] if below else len(self.lines))
+
+
+class CGround:
+    """A C, C++ or CUDA file with all toggles off."""
+
+    __slots__ = ("lines", "text")
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self.text = CText(lines)
+
+    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
+        """See guard_c_variants."""
+        return guard_c_variants(self.text, lines, symbol)
+
+    def part(self, start: int, end: int) -> range:  # noqa: ARG002 -- a directive may stand anywhere above
+        """Return the whole file."""
+        return range(len(self.lines))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """On what terms files are guarded.
+
+    The constants of Python are imported from `module`; `needs` names the symbols that a symbol can only be on with;
+    `values` are those that marks are made of; `constants` are all symbols there are, whose constants are imported too
+    where a patch reads them by itself. `seed` chooses the random settings that are verified.
     """
-    symbols = tuple(dict.fromkeys(step.symbol for step in steps if step.symbol))
+
+    module: str
+    needs: Mapping[str, frozenset[str]]
+    values: Mapping[str, str]
+    constants: frozenset[str] = frozenset()
+    seed: int = 0
+
+
+def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
+    """Return a Python file that holds every variant that the steps' symbols can make, verified by folding."""
+    symbols = _symbols(steps)
     try:
         replay = _replay(base, steps)
-        composed = compose_guards(replay, symbols, needs or {})
+        ground: list[PythonGround] = []
+
+        def read(lines: list[bytes]) -> PythonGround:
+            ground.append(PythonGround(lines))
+            return ground[-1]
+
+        composed = compose_guards(replay, symbols, terms.needs, read)
         if composed.refusals:
             return _refused(composed.refusals)
-        edits = _with_constants(composed, replay, symbols, {*constants, *symbols}, module=module, values=values or {})
-        lines = spliced(composed.source.lines, edits)
+        source = ground[0].source
+        edits = _with_constants(source, composed, replay, symbols, terms)
     except UnguardableError as error:
         return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
-    content = b"".join(lines)
-    check = Check(symbols=symbols, module=module, needs=needs or {}, seed=seed)
-    verdict = check_source(composed.source, content, _plain(replay), check, _blocks(edits))
+    content = b"".join(spliced(source.lines, edits))
+    check = Check(symbols=symbols, module=terms.module, needs=terms.needs, seed=terms.seed)
+    verdict = check_source(source, content, _plain(replay), check, _blocks(edits))
     if verdict.mismatches:
-        wrong = [Refusal(symbols=one.switched_on, line=one.line, reason=one.reason) for one in verdict.mismatches]
-        return _refused(tuple(wrong))
-    regions = _regions(composed)
-    content = (BOM if base.startswith(BOM) else b"") + content
+        return _refused(_wrong(verdict))
+    bom = BOM if base.startswith(BOM) else b""
     return GuardedFile(
-        content=content, regions=regions, refusals=(), symbols=imported_constants(content), compared=verdict.compared
+        content=bom + content,
+        regions=_regions(composed),
+        refusals=(),
+        symbols=imported_constants(content),
+        compared=verdict.compared,
     )
 
 
+def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
+    """Return a C, C++ or CUDA file that holds every variant, verified by folding its directives to the exact lines.
+
+    It includes nothing: whoever writes it includes autoconf.h where CONFIG_ names stand.
+    """
+    symbols = _symbols(steps)
+    try:
+        replay = _replay(base, steps)
+        composed = compose_guards(replay, symbols, terms.needs, CGround)
+        if composed.refusals:
+            return _refused(composed.refusals)
+        lines = spliced(composed.lines, composed.edits)
+        verdict = _check_c(lines, replay, symbols, terms)
+    except UnguardableError as error:
+        return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
+    if verdict.mismatches:
+        return _refused(_wrong(verdict))
+    return GuardedFile(
+        content=(BOM if base.startswith(BOM) else b"") + b"".join(lines),
+        regions=_regions(composed),
+        refusals=(),
+        symbols=symbols,
+        compared=verdict.compared,
+    )
+
+
+def _check_c(lines: list[bytes], replay: Replay, symbols: tuple[str, ...], terms: Terms) -> Verdict:
+    """Compare the lines that every setting leaves with those of plain patching."""
+    compared, wrong = 0, []
+    for chosen in settings(symbols, halves=4, seed=terms.seed, needs=terms.needs):
+        plain = replay.lines(chosen)
+        if plain is None:
+            continue
+        compared += 1
+        folded = fold_c(lines, {symbol: symbol in chosen for symbol in symbols})
+        if folded != plain:
+            line = next((n for n, (a, b) in enumerate(zip(folded, plain, strict=False), 1) if a != b), 0)
+            wrong.append(Mismatch(switched_on=tuple(sorted(chosen)), line=line, reason="differs from plain patching"))
+    return Verdict(compared=compared, mismatches=tuple(wrong))
+
+
+def _symbols(steps: Sequence[GuardStep]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(step.symbol for step in steps if step.symbol))
+
+
+def _wrong(verdict: Verdict) -> tuple[Refusal, ...]:
+    return tuple(Refusal(symbols=one.switched_on, line=one.line, reason=one.reason) for one in verdict.mismatches)
+
+
 def _with_constants(
-    composed: Composed,
-    replay: Replay,
-    symbols: Sequence[str],
-    known: Collection[str],
-    *,
-    module: str,
-    values: Mapping[str, str],
+    source: Source, composed: Composed, replay: Replay, symbols: tuple[str, ...], terms: Terms
 ) -> list[GuardEdit]:
     """Return the edits with the one that imports the constants: those of guards, and those patches use."""
-    source = composed.source
+    known = {*terms.constants, *symbols}
     used = tuple(sorted({symbol for edit in composed.edits for symbol in edit.symbols}))
     if named_constants(replay.lines(frozenset(symbols)) or source.lines, known):
         used = used_constants(parse_source(spliced(source.lines, composed.edits)), known)
     if not used:
         return list(composed.edits)
     place = import_place(source)
-    added = constants_import(source, used, module=module, mark=values_mark(values, used))
+    added = constants_import(source, used, module=terms.module, mark=values_mark(terms.values, used))
     edit = GuardEdit(start=place, end=place, level=Level.STATEMENT, lines=(added,), reason="", symbols=used)
     return [edit, *composed.edits]
 

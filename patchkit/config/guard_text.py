@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import tokenize
 from collections.abc import Iterator, Sequence
 
@@ -82,7 +81,7 @@ def _lines_inside_strings(source: Source, statement: ast.stmt) -> Iterator[int]:
 def _broken_strings(text: bytes, line: int) -> Iterator[int]:
     """Tell strings of several lines from several strings, one a line; `line` is the 0-based first one."""
     try:
-        tokens = list(tokenize.tokenize(io.BytesIO(b"(" + text + b")").readline))
+        tokens = list(tokenize.tokenize(iter((b"(" + text + b")").splitlines(keepends=True)).__next__))
     except (tokenize.TokenError, SyntaxError):
         tokens = []
     if not tokens:

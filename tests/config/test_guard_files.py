@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from patchkit.config.guard_files import GuardedFile, GuardStep, guard_python
+from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded, settings
 
 MODULE = "engine._patchkit.autoconf"
@@ -18,7 +18,7 @@ def steps_of(*steps: tuple[str, str]) -> list[GuardStep]:
 
 def guard(*steps: tuple[str, str], base: str = BASE, **needs: str) -> GuardedFile:
     closure = {symbol: frozenset(names.split()) for symbol, names in needs.items()}
-    return guard_python(base.encode(), steps_of(*steps), module=MODULE, needs=closure)
+    return guard_python(base.encode(), steps_of(*steps), Terms(module=MODULE, needs=closure, values={}))
 
 
 def content_of(guarded: GuardedFile) -> str:

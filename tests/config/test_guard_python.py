@@ -9,16 +9,18 @@ import textwrap
 import pytest
 
 from patchkit.config.guard_edit import Level
-from patchkit.config.guard_files import GuardedFile, GuardStep, guard_python
+from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded
+from patchkit.record import replace
 
 MODULE = "engine._patchkit.autoconf"
+TERMS = Terms(module=MODULE, needs={}, values={})
 CHECK = Check(symbols=("X",), module=MODULE, needs={})
 
 
 def guard(old: str | bytes, new: str | bytes, symbol: str = "X") -> GuardedFile:
     base, after = (one if isinstance(one, bytes) else textwrap.dedent(one).encode() for one in (old, new))
-    return guard_python(base, [GuardStep(symbol=symbol, content=after)], module=MODULE)
+    return guard_python(base, [GuardStep(symbol=symbol, content=after)], TERMS)
 
 
 def levels(guarded: GuardedFile) -> set[Level]:
@@ -283,8 +285,7 @@ def test_what_a_patch_reads_itself_is_imported_too() -> None:
     guarded = guard_python(
         b"a = 1\n",
         [GuardStep(symbol="", content=b"a = CONFIG_N if CONFIG_OTHER else 1\n")],
-        module=MODULE,
-        constants={"N", "UNUSED"},
+        replace(TERMS, constants=frozenset({"N", "UNUSED"})),
     )
     assert guarded.symbols == ("N",)
 
@@ -324,7 +325,7 @@ RUNS = {
     ),
     "branch": (
         "def f(n):\n    if n > 2:\n        return 'big'\n    elif n > 1:\n        return 'two'\n    return 'one'\n",
-        "def f(n):\n    if n > 3:\n        return 'huge'\n"
+        "def f(n):\n    if n > 3:\n        return 'huge'\n"  # noqa: ISC004
         "    elif n > 2:\n        return 'big'\n    elif n > 1:\n        return 'two'\n    return 'one'\n",
         "[f(n) for n in range(6)]",
     ),
@@ -352,7 +353,7 @@ def test_every_pair_of_the_cases_can_be_put_into_one_file() -> None:
         old = f"{CASES[first][0]}\n{CASES[second][0]}"
         both = [f"{CASES[first][1]}\n{CASES[second][0]}", f"{CASES[first][1]}\n{CASES[second][1]}"]
         steps = [GuardStep(symbol=symbol, content=text.encode()) for symbol, text in zip("AB", both, strict=True)]
-        guarded = guard_python(old.encode(), steps, module=MODULE)
+        guarded = guard_python(old.encode(), steps, TERMS)
         assert guarded.refusals == (), (first, second)
         assert guarded.compared == 4
         assert guarded.content is not None
