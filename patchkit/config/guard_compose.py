@@ -66,10 +66,14 @@ def compose_guards(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composed:
-    """The file with all toggles off, and the edits (sorted, none touching another's) that put the guards in."""
+    """The file with all toggles off, and the edits (sorted, none touching another's) that put the guards in.
+
+    `levels` are the coarsest that each symbol has by itself, where it has guards.
+    """
 
     lines: tuple[bytes, ...]
     edits: tuple[GuardEdit, ...]
+    levels: tuple[tuple[str, Level], ...]
     refusals: tuple[Refusal, ...]
 
 
@@ -93,11 +97,17 @@ class _Composer:
             ground = self._read(lines)
         except UnguardableError as error:
             refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason)
-            return Composed(lines=tuple(lines), edits=(), refusals=(refusal,))
+            return Composed(lines=tuple(lines), edits=(), levels=(), refusals=(refusal,))
         edits = [edit for symbol in self._symbols for edit in self._guards_of(ground, symbol)]
+        alone = {symbol: [edit.level for edit in edits if edit.symbols == (symbol,)] for symbol in self._symbols}
         edits = self._joined(ground, edits)
         made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
-        return Composed(lines=tuple(lines), edits=made, refusals=tuple(self._refusals))
+        return Composed(
+            lines=tuple(lines),
+            edits=made,
+            levels=tuple((symbol, max(found)) for symbol, found in alone.items() if found),
+            refusals=tuple(self._refusals),
+        )
 
     def _guards_of(self, ground: Ground, symbol: str) -> Sequence[GuardEdit]:
         """Return the guards of a symbol alone; for one that stands on others, where its changes lie."""

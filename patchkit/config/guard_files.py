@@ -45,13 +45,15 @@ class GuardedRegion:
 class GuardedFile:
     """What became of a file. `content` is None when there are refusals: select has to switch it.
 
-    `symbols` are those whose constants it imports; `compared` is the number of settings that were verified.
+    `symbols` are those whose constants it imports; `levels` the
+    coarsest that each has by itself; `compared` is the number of settings that were verified.
     """
 
     content: bytes | None
     regions: tuple[GuardedRegion, ...]
     refusals: tuple[Refusal, ...]
     symbols: tuple[str, ...]
+    levels: tuple[tuple[str, Level], ...]
     compared: int
 
 
@@ -139,6 +141,7 @@ def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guard
         regions=_regions(composed),
         refusals=(),
         symbols=imported_constants(content),
+        levels=composed.levels,
         compared=verdict.compared,
     )
 
@@ -165,6 +168,7 @@ def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFil
         regions=_regions(composed),
         refusals=(),
         symbols=symbols,
+        levels=composed.levels,
         compared=verdict.compared,
     )
 
@@ -250,4 +254,4 @@ def _regions(composed: Composed) -> tuple[GuardedRegion, ...]:
 
 
 def _refused(refusals: tuple[Refusal, ...]) -> GuardedFile:
-    return GuardedFile(content=None, regions=(), refusals=refusals, symbols=(), compared=0)
+    return GuardedFile(content=None, regions=(), refusals=refusals, symbols=(), levels=(), compared=0)

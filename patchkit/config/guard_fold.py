@@ -104,6 +104,7 @@ def _mismatch(
     values = {f"CONFIG_{symbol}": symbol in chosen for symbol in check.symbols}
     try:
         expected = vary(pristine, read_lines(content))
+        same.authored = b"CONFIG_" in content
         line = _Comparison(values, same).differs(_without_import(made.body, check.module), expected.body)
     except (UnguardableError, RecursionError) as error:
         return Mismatch(switched_on=tuple(sorted(chosen)), line=0, reason=str(error))
@@ -124,12 +125,13 @@ class _Same:
     """Functions that were found to be the same under the values that they look at; most settings change few of them."""
 
     def __init__(self) -> None:
+        self.authored = True  # the plain file reads constants by itself
         self._found: set[tuple[int, int, tuple[str, ...]]] = set()
         self._names: dict[int, frozenset[str]] = {}
 
     def ask(self, one: ast.AST, other: ast.AST, values: Values, compare: Callable[[ast.AST, ast.AST], bool]) -> bool:
         """Compare two functions, once for each setting of the names in them. Both outlive this object."""
-        names = self._constants(one) | self._constants(other)
+        names = self._constants(one) | (self._constants(other) if self.authored else frozenset())
         key = (id(one), id(other), tuple(sorted(name for name in names if values.get(name))))
         if key not in self._found:
             if not compare(one, other):
