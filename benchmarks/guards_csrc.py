@@ -1,8 +1,8 @@
 """Guards in C++ and CUDA: `python -m benchmarks.guards_csrc OLD NEW [NEWER ...]`, unpacked sdists of vllm.
 
 Every file below csrc/ that two consecutive trees have both, and that differs, is taken as a patch under one toggle.
-Both variants must come back exactly: from unifdef byte for byte, and from the preprocessor token for token (g++ -E, without
-the includes, which are not there, and without __LINE__). What unifdef cannot read (raw strings, 1'000) is counted.
+Both variants must come back exactly: from unifdef byte for byte, and from the preprocessor token for token (g++ -E,
+without includes, which are not there, and __LINE__). What unifdef cannot read (raw strings, 1'000) is counted.
 """
 
 from __future__ import annotations
