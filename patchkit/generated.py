@@ -26,10 +26,14 @@ Pristine = Callable[[PurePosixPath], "TreeEntry | None"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generated:
-    """A configuration to be written: `state` are the files of the state directory by name, None to leave them."""
+    """A configuration to be written: `state` are the files of the state directory by name, None to leave them.
+
+    `needs` are pairs of gates: the first is never y without the second.
+    """
 
     configuration: Configuration
     state: tuple[tuple[str, bytes], ...] | None
+    needs: tuple[tuple[str, str], ...] = ()
 
     @property
     def resolved(self) -> tuple[tuple[str, str, str], ...]:
@@ -73,6 +77,7 @@ def generated_again(receipt: Receipt) -> Generated | None:
     return Generated(
         configuration=Configuration(values=values, origins=(KEPT,) * len(values)),
         state=None,
+        needs=receipt.needs,
     )
 
 

@@ -18,6 +18,7 @@ from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
 from patchkit.errors import UnsafePathError
 from patchkit.generated import Generated, put_generated
+from patchkit.guarding import Guarded, guard_stack
 from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
 from patchkit.record import dataclass, replace
 from patchkit.stack import Rendering, WantedLayer, render_stack
@@ -102,7 +103,7 @@ def make_plan(
     touched_below = frozenset(str(file.path) for file in receipt.files) if kept and receipt else frozenset()
     start = situation.entries if kept else situation.pristine
     rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
-    finished, states = _finish(situation, rendering, start, generated), _States()
+    finished, states = _finish(situation, rendering, layers, start, generated), _States()
     touched = _touched(situation, finished.files, states)
     plan = Plan(
         tree=situation.tree,
@@ -143,15 +144,32 @@ class _Finished:
     problems: tuple[str, ...]
 
 
-def _finish(situation: Situation, rendering: Rendering, start: Entries, generated: Generated | None) -> _Finished:
+def _finish(
+    situation: Situation,
+    rendering: Rendering,
+    layers: tuple[WantedLayer, ...],
+    start: Entries,
+    generated: Generated | None,
+) -> _Finished:
     final = _final_entries(situation, rendering, start)
-    problems = rendering.problems
+    guarded = _guarded(situation, layers, rendering, generated)
+    final.update(guarded.files)
+    problems = (*rendering.problems, *guarded.problems)
     if generated is not None:
         problems += tuple(put_generated(final, generated, situation.tree, partial(_get, situation.pristine)))
     record_path, record = _record(situation, final)
     if record_path is not None:
         final[record_path] = record
     return _Finished(files=final, record=record, problems=problems)
+
+
+def _guarded(
+    situation: Situation, layers: tuple[WantedLayer, ...], rendering: Rendering, generated: Generated | None
+) -> Guarded:
+    """Return the files of guard patches; none where the plan is refused already, for reasons that it gives."""
+    if rendering.problems or any(decision.refused for decision in rendering.decisions):
+        return Guarded(files={}, problems=())
+    return guard_stack(layers, pristine=situation.pristine, generated=generated, tree=situation.tree)
 
 
 def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -> dict[PurePosixPath, TreeEntry | None]:

@@ -83,7 +83,8 @@ class Receipt:
     `distribution` is the dist-info directory's name and `record_sha256` the digest of its RECORD as patchkit left it:
     both "" for a tree without one. `directories` are those that patchkit made and removes again; `emptied` those that
     went, with their modes, because the stack deletes the last file in them (filled in by `commit`). `configuration` is
-    what was asked for, `resolved` what all symbols of the Kconfig came to (name, kind, value), () without a Kconfig.
+    what was asked for, `resolved` what all symbols of the Kconfig came to (name, kind, value), `needs` which gate is
+    never y without which other; () without a Kconfig.
     Times are UTC, ISO 8601, taken from SOURCE_DATE_EPOCH where it is set.
     """
 
@@ -99,6 +100,7 @@ class Receipt:
     tool_version: str
     emptied: tuple[tuple[PurePosixPath, int], ...] = ()
     resolved: tuple[tuple[str, str, str], ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 def render_receipt(receipt: Receipt) -> bytes:
@@ -121,6 +123,8 @@ def render_receipt(receipt: Receipt) -> bytes:
     }
     if receipt.resolved:
         lists["resolved"] = list(receipt.resolved)
+    if receipt.needs:
+        lists["needs"] = list(receipt.needs)
     return render_lines(fields, lists)
 
 
@@ -244,6 +248,7 @@ def _parse_receipt(fields: dict[str, Any]) -> Receipt:
         tool_version=_text(fields["tool_version"]),
         emptied=tuple((parse_path(path), _mode(mode)) for path, mode in fields["emptied"]),
         resolved=tuple((_text(name), _text(kind), _text(value)) for name, kind, value in fields.get("resolved", ())),
+        needs=tuple((_text(name), _text(needed)) for name, needed in fields.get("needs", ())),
     )
 
 

@@ -19,6 +19,11 @@ TAKEN_OUT = "taken out"
 NOTHING_HERE = "none of its files is in this tree"
 
 
+def unset_reason(config: str) -> str:
+    """Return why a patch is left out whose toggle is off."""
+    return f"CONFIG_{config} is not set"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedPatch:
     """A patch that the stack shall have. `patch` is as it will be placed (already reversed when `reverse`).
@@ -67,6 +72,9 @@ class WantedLayer:
     placed: bool = False
 
 
+Watch = Callable[[WantedPatch, Overlay], None]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendering:
     """What the stack came to: decisions in the order of the patches, and the files it makes (None: taken away).
@@ -90,11 +98,17 @@ class _Grounds:
 
 
 def render_stack(
-    start: Entries, layers: tuple[WantedLayer, ...], *, pristine: Entries, touched: frozenset[str] = frozenset()
+    start: Entries,
+    layers: tuple[WantedLayer, ...],
+    *,
+    pristine: Entries,
+    touched: frozenset[str] = frozenset(),
+    watch: Watch | None = None,
 ) -> Rendering:
     """Render the layers on `start`: the pristine tree, or the tree as it is, where layers below have `touched` files.
 
-    A patch that is refused changes nothing, and the next ones are still decided.
+    A patch that is refused changes nothing, and the next ones are still decided. `watch` sees every patch that is in,
+    and the tree with it.
     """
     overlay = Overlay(start)
     decisions: list[Decision] = []
@@ -102,7 +116,7 @@ def render_stack(
     problems: list[str] = []
     for layer in layers:
         below = touched.union(path for path, _ in overlay.changes())
-        own, unproven = _render_layer(layer, overlay, pristine, below)
+        own, unproven = _render_layer(layer, overlay, pristine, below, watch)
         decisions.extend(own)
         proven -= {path for wanted in layer.patches for pair in wanted.paths for path in pair}
         if not any(decision.refused for decision in own):
@@ -132,7 +146,7 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
 
 
 def _render_layer(
-    layer: WantedLayer, overlay: Overlay, pristine: Entries, below: frozenset[str]
+    layer: WantedLayer, overlay: Overlay, pristine: Entries, below: frozenset[str], watch: Watch | None
 ) -> tuple[list[Decision], set[str]]:
     """Decide the layer's patches in order; also return the paths about which its lock can say nothing."""
     base = _layer_base(layer, pristine, below)
@@ -147,6 +161,8 @@ def _render_layer(
         else:
             grounds = _Grounds(base=base, pristine=Overlay(pristine), proven=proven)
             decisions.append(_render_patch(layer, wanted, overlay, grounds))
+            if watch is not None:
+                watch(wanted, overlay)
         if base is not None and _is_in_base(layer, wanted):
             _advance_base(layer, wanted, base)
     return decisions, unproven

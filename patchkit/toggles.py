@@ -170,9 +170,10 @@ def settle(
 def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: Sequence[Assignment]) -> Settled:
     resolution = toggles.resolution
     requests = {symbol: one.value for symbol, one in resolution.requests.items()}
-    configuration, warnings = resolution.configuration, resolution.warnings
+    configuration, warnings, needs = resolution.configuration, resolution.warnings, list(_needs(toggles))
     again = generated_again(others) if others is not None else None
     if again is not None:
+        needs += [pair for pair in again.needs if pair not in needs]
         own = configuration.symbols
         left = [value for value in again.configuration.values if value.symbol not in own]
         configuration = _joined(configuration, left)
@@ -181,10 +182,20 @@ def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: S
         warnings = tuple(text for text in warnings if text.split("=")[0].removeprefix("CONFIG_") not in names)
     state = state_files(tree, configuration, dotconfig_of(toggles), (sha256 for _, sha256 in toggles.kconfigs))
     return Settled(
-        generated=Generated(configuration=configuration, state=state),
+        generated=Generated(configuration=configuration, state=state, needs=tuple(needs)),
         requests=tuple(sorted(requests.items())),
         warnings=warnings,
     )
+
+
+def _needs(toggles: Toggles) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of gates of which the first is never y without the second."""
+    from patchkit.config.selects import implies
+
+    symbols = toggles.menu.kconf.syms
+    gates = [gate for gate in toggles.usage.gates if gate in symbols]
+    for gate in gates:
+        yield from ((gate, other) for other in gates if other != gate and implies(symbols[gate], symbols[other]))
 
 
 def _joined(configuration: Configuration, others: Sequence[Value]) -> Configuration:

@@ -254,6 +254,7 @@ def _receipt(plan: Plan, now: str) -> Receipt:
         plan_sha256=plan.sha256,
         tool_version=VERSION,
         resolved=plan.generated.resolved if plan.generated is not None else (),
+        needs=plan.generated.needs if plan.generated is not None else (),
     )
 
 

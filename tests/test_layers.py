@@ -20,7 +20,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("engine", "specifier", "target", "environment", "held", "checkout", "fetch", "dist", "archive"),
     ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
-    ("strip", "decision", "decide", "wanted", "stack", "travelling", "generated", "applied", "plan"),
+    ("strip", "decision", "decide", "wanted", "stack", "travelling", "generated", "guarding", "applied", "plan"),
     (
         "state",
         "journal",
@@ -71,7 +71,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 
 # From the bytes of a patch to a plan nothing opens a file, reads the environment or knows the clock.
 PURE = (
-    *("diff", "config", "overlay", "strip", "decision", "decide", "stack", "generated", "applied", "plan", "compose"),
+    *("diff", "config", "overlay", "strip", "decision", "decide", "stack", "generated", "guarding", "applied", "plan"),
+    "compose",
 )
 IMPURE_MODULES = frozenset({"os", "io", "shutil", "tempfile", "subprocess", "socket", "time", "random", "secrets"})
 IMPURE_NAMES = frozenset({("pathlib", "Path"), ("datetime", "datetime")})

@@ -234,7 +234,7 @@ def _replay(base: bytes, steps: Sequence[GuardStep]) -> Replay:
         culprit = recorded.culprit(frozenset())
         owners = recorded.owners(culprit) if culprit else ()
         names = ", ".join(f"CONFIG_{symbol}" for symbol in owners if symbol)
-        raise UnguardableError(f"a patch that is always on edits lines of {names or 'one that is not'}")
+        raise UnguardableError(f"a patch that no guard switches edits lines of {names or 'one that is not'}")
     return replay
 
 

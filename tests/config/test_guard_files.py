@@ -118,7 +118,7 @@ def test_patch_without_a_gate_is_in_every_variant() -> None:
 def test_patch_without_a_gate_on_lines_of_a_gated_one_is_refused() -> None:
     one = BASE.replace("b(x)", "bb(x)")
     (refusal,) = guard(("A", one), ("", one.replace("bb(x)", "bbb(x)"))).refusals
-    assert refusal.reason == "a patch that is always on edits lines of CONFIG_A"
+    assert refusal.reason == "a patch that no guard switches edits lines of CONFIG_A"
 
 
 def test_too_many_toggles_in_one_region_are_refused() -> None:

@@ -1,0 +1,164 @@
+"""Patches with `Toggle: guard`: their files as they go into the tree, with both variants in them.
+
+Hunks are placed, and verdicts given, on the plain rendering, as everywhere. Beside it the stack is rendered once more
+with every guard patch on; what each patch makes of a file there is a step, and the file's content is put together from
+its steps (patchkit.config.guard_files), verified for all settings. Pure: records in, files and problems out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from patchkit.config.autoconf import MODULE
+from patchkit.config.supply import C_SUFFIXES
+from patchkit.generated import Generated
+from patchkit.overlay import Overlay
+from patchkit.record import dataclass, replace
+from patchkit.stack import WantedLayer, WantedPatch, render_stack, unset_reason
+from patchkit.target import TargetTree
+from patchkit.trailers import Toggle, parse_trailers
+from patchkit.travelling import PLACE
+from patchkit.tree import Entries, Kind, TreeEntry, path_of
+
+if TYPE_CHECKING:
+    from patchkit.config.guard_files import GuardedFile, Terms
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guarded:
+    """The files that guard patches change, as they shall be, and what speaks against it."""
+
+    files: Mapping[PurePosixPath, TreeEntry]
+    problems: tuple[str, ...]
+
+
+def guard_stack(
+    layers: tuple[WantedLayer, ...], *, pristine: Entries, generated: Generated | None, tree: TargetTree
+) -> Guarded:
+    """Return the files that the guard patches of a stack change, whether these are switched on or off."""
+    switched = {id(patch) for layer in layers for patch in layer.patches if _is_guard(patch)}
+    if not switched:
+        return Guarded(files={}, problems=())
+    if generated is None:
+        gates = sorted(
+            {f"CONFIG_{patch.config}" for layer in layers for patch in layer.patches if id(patch) in switched}
+        )
+        return Guarded(
+            files={}, problems=(f"Toggle: guard needs a Kconfig that defines {', '.join(gates)}: there is none",)
+        )
+    recorder = _Recorder(switched)
+    rendering = render_stack(pristine, _all_on(layers, switched), pristine=pristine, watch=recorder.watch)
+    problems = [
+        f"{decision.patch}: does not fit beside the patches with `Toggle: guard`, all of them on: {decision.reason}"
+        for decision in rendering.decisions
+        if decision.refused
+    ]
+    files: dict[PurePosixPath, TreeEntry] = {}
+    for path in sorted(recorder.guarded) if not problems else ():
+        place = path_of(path)
+        made = _guard_file(path, pristine.get(place), recorder.steps[path], generated, tree)
+        if isinstance(made, TreeEntry):
+            files[place] = made
+        else:
+            problems += made
+    return Guarded(files=files, problems=tuple(problems))
+
+
+def _is_guard(patch: WantedPatch) -> bool:
+    """Tell whether a patch is switched by guards, and not left out for another reason than its toggle."""
+    if not patch.config or patch.retired or (not patch.enabled and patch.reason != unset_reason(patch.config)):
+        return False
+    return parse_trailers(patch.patch.preamble, source=patch.name).toggle is Toggle.GUARD
+
+
+def _all_on(layers: tuple[WantedLayer, ...], switched: set[int]) -> tuple[WantedLayer, ...]:
+    return tuple(
+        replace(
+            layer,
+            patches=tuple(
+                _switched_on(patch, recorded=switched) if id(patch) in switched else patch for patch in layer.patches
+            ),
+        )
+        for layer in layers
+    )
+
+
+def _switched_on(patch: WantedPatch, *, recorded: set[int]) -> WantedPatch:
+    on = patch if patch.enabled else replace(patch, enabled=True, reason="")
+    recorded.add(id(on))
+    return on
+
+
+class _Recorder:
+    """What each patch makes of each file, in order; `guarded` are the paths that guard patches change."""
+
+    def __init__(self, switched: set[int]) -> None:
+        self._switched = switched
+        self._alive: list[WantedPatch] = []  # ids hold only as long as the patches do
+        self.guarded: set[str] = set()
+        self.steps: dict[str, list[tuple[WantedPatch, str, TreeEntry | None]]] = {}
+
+    def watch(self, patch: WantedPatch, overlay: Overlay) -> None:
+        """Take note of a patch that was put on the overlay."""
+        self._alive.append(patch)
+        symbol = patch.config if id(patch) in self._switched else ""
+        for path in dict.fromkeys(path for pair in patch.paths for path in pair if path):
+            self.steps.setdefault(path, []).append((patch, symbol, overlay.lookup(path)))
+            if symbol:
+                self.guarded.add(path)
+
+
+def _guard_file(
+    path: str,
+    before: TreeEntry | None,
+    steps: list[tuple[WantedPatch, str, TreeEntry | None]],
+    generated: Generated,
+    tree: TargetTree,
+) -> TreeEntry | list[str]:
+    """Return the file with all variants in it, or why that cannot be."""
+    entries = [entry for _, _, entry in steps]
+    if before is None:  # it comes with the first patch, and stands there whatever the toggle says
+        before, steps = entries[0], steps[1:]
+    known = [entry for entry in (before, *entries) if entry is not None and entry.kind is Kind.FILE]
+    if before is None or len(known) <= len(entries):
+        return [f"{path}: {_name(steps)} takes it away, moves it or makes a link of it: let it be `Toggle: select`"]
+    if len({entry.mode for entry in known}) > 1:
+        return [f"{path}: {_name(steps)} changes its mode: let it be `Toggle: select`"]
+    suffix = PurePosixPath(path).suffix
+    if not steps:
+        return before
+    if suffix != ".py" and suffix not in C_SUFFIXES:
+        return [f"{path}: no guard can stand in it: let {_name(steps)} be `Toggle: select`"]
+    from patchkit.config.guard_files import GuardStep, guard_c, guard_python
+
+    guard = guard_python if suffix == ".py" else guard_c
+    made = [GuardStep(symbol=symbol, content=entry.content) for _, symbol, entry in steps if entry is not None]
+    guarded = guard(before.content, made, _terms(generated, tree))
+    if guarded.content is None:
+        return list(_refusals(path, guarded))
+    return TreeEntry(kind=Kind.FILE, mode=before.mode, content=guarded.content)
+
+
+def _terms(generated: Generated, tree: TargetTree) -> Terms:
+    from patchkit.config.guard_files import Terms
+
+    values = {value.symbol: value.text for value in generated.configuration.values}
+    needs: dict[str, frozenset[str]] = {}
+    for symbol, needed in generated.needs:
+        needs[symbol] = needs.get(symbol, frozenset()) | {needed}
+    return Terms(
+        module=f"{tree.package.name}.{PLACE}.{MODULE}", needs=needs, values=values, constants=frozenset(values)
+    )
+
+
+def _refusals(path: str, guarded: GuardedFile) -> Iterator[str]:
+    for refusal in guarded.refusals:
+        place = f"{path}:{refusal.line}" if refusal.line else path
+        names = ", ".join(f"CONFIG_{symbol}" for symbol in refusal.symbols)
+        yield f"{place}: {names or 'the file'} cannot be guarded here: {refusal.reason}; `Toggle: select` can switch it"
+
+
+def _name(steps: list[tuple[WantedPatch, str, TreeEntry | None]]) -> str:
+    return next((patch.name for patch, symbol, _ in steps if symbol), "a patch")

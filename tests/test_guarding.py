@@ -1,0 +1,237 @@
+"""Guard patches through the whole path: both variants in the tree, a flip is two lines, revert gives the bytes back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from patchkit.cli.main import run
+from tests.blackbox.command import difference, snapshot
+from tests.blackbox.wheels import engine, record_of, recorded, wheel_tree, write_tree
+from tests.making import diff, header
+
+KCONFIG = """\
+config FAST
+	bool "Fast path"
+config FASTER
+	bool "Faster still"
+	depends on FAST
+config OTHER
+	bool "Something else"
+config PLAIN
+	bool "Switched by select"
+"""
+BODY = "def step(x):\n    a = x + 1\n    b = a * 2\n    return b\n\n\ndef name():\n    return 'pristine'\n\n\n"
+BODY += "def tail(y):\n" + "".join(f"    y += {n}\n" for n in range(12)) + "    return y\n"
+FILES = {
+    **{path: content.decode() for path, content in engine().items()},
+    "vllm/step.py": f'"""Steps."""\nfrom __future__ import annotations\n\n{BODY}',
+    "vllm/other.py": "VALUE = 1\n",
+    "vllm/kernel.cu": "int a;\nint b;\nint c;\n",
+    "vllm/text.json": '{"a": 1}\n',
+}
+
+
+def changed(files: dict[str, str], **changes: tuple[str, str]) -> dict[str, str]:
+    names = {"step": "vllm/step.py", "other": "vllm/other.py", "kernel": "vllm/kernel.cu", "text": "vllm/text.json"}
+    return {
+        **files,
+        **{names[name]: files[names[name]].replace(old, new) for name, (old, new) in changes.items()},
+    }
+
+
+FAST = {**changed(FILES, step=("x + 1", "x + 10"), kernel=("int b;", "int bb;")), "vllm/fast.py": "FAST = 1\n"}
+FASTER = changed(FAST, step=("x + 10", "x + 100"))
+OTHER = changed(FASTER, step=("'pristine'", "'other'"), other=("1", "2"))
+PLAIN = changed(OTHER, other=("2\n", "2\nMORE = 3\n"))
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+class Site:
+    """A tree and a directory of patches; guard patches unless said otherwise."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.root = write_tree(
+            scratch / "site", wheel_tree("vllm", "0.6.3", {name: text.encode() for name, text in FILES.items()})
+        )
+        self.patches = scratch / "own"
+        self.series = self.patches / "vllm" / "0.6.3"
+        self.series.mkdir(parents=True)
+        (self.patches / "vllm" / "Kconfig").write_text(KCONFIG)
+        self.names: list[str] = []
+        self.pristine = snapshot(self.root)
+
+    def add(self, gate: str, old: dict[str, str], new: dict[str, str], toggle: str = "guard") -> None:
+        name = f"{len(self.names) + 1:04d}-{gate.lower() or 'always'}.patch"
+        trailers = {"Config": gate, "Toggle": toggle} if gate else {}
+        (self.series / name).write_bytes(header(gate or "always", **trailers) + diff(old, new))
+        self.names.append(name)
+        (self.series / "series").write_text("".join(f"{one}\n" for one in self.names))
+
+    def patchkit(self, *arguments: str) -> int:
+        where = ["--root", str(self.root), "--target", "vllm", "--no-shipped"]
+        return run([*arguments, *where, "--patches", str(self.patches)])
+
+    def apply(self, *settings: str) -> int:
+        options = [word for setting in settings for word in ("--set", setting)]
+        return self.patchkit("apply", "--unlocked", *options)
+
+    def read(self, name: str) -> str:
+        return (self.root / "vllm" / name).read_text()
+
+    def ask(self, asked: str) -> str:
+        """Evaluate an expression in a fresh interpreter that imports from the tree."""
+        command = [sys.executable, "-B", "-c", f"from vllm import step, other; print(({asked}))"]
+        done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def full(site: Site) -> Site:
+    site.add("FAST", FILES, FAST)
+    site.add("FASTER", FAST, FASTER)
+    site.add("OTHER", FASTER, OTHER)
+    site.add("PLAIN", OTHER, PLAIN, toggle="select")
+    return site
+
+
+def test_both_variants_stand_in_the_tree_and_the_constants_choose(full: Site) -> None:
+    assert full.apply() == 0
+    text = full.read("step.py")
+    assert "if CONFIG_FAST:\n        if CONFIG_FASTER:\n            a = x + 100\n" in text
+    assert text.count("from vllm._patchkit.autoconf import CONFIG_FAST, CONFIG_FASTER, CONFIG_OTHER  # patchkit: ") == 1
+    assert full.ask("step.step(0), step.name(), other.VALUE") == "(2, 'pristine', 1)"
+    assert record_of(full.root) == recorded(full.root)
+
+    for settings, expected in (
+        (("FAST=y",), "(20, 'pristine', 1)"),
+        (("FASTER=y",), "(200, 'pristine', 1)"),
+        (("OTHER=y",), "(200, 'other', 2)"),
+        (("FASTER=n", "FAST=n"), "(2, 'other', 2)"),
+    ):
+        assert full.patchkit("config", "set", *(f"CONFIG_{one}" for one in settings)) == 0
+        assert full.ask("step.step(0), step.name(), other.VALUE") == expected
+
+    assert run(["status", "--root", str(full.root), "--target", "vllm"]) == 0
+    assert run(["revert", "--root", str(full.root), "--target", "vllm"]) == 0
+    assert difference(snapshot(full.root), full.pristine) == []
+
+
+def test_a_flip_changes_the_constants_and_one_line_of_each_guarded_file(full: Site) -> None:
+    assert full.apply() == 0
+    before = snapshot(full.root)
+    texts = {name: full.read(name).splitlines() for name in ("step.py", "other.py", "kernel.cu")}
+    assert full.patchkit("config", "set", "CONFIG_OTHER=y") == 0
+    changed_files = {path for path in difference(snapshot(full.root), before) if ".patchkit" not in path}
+    assert {path.split(":")[0].split()[-1] for path in changed_files} >= {"vllm/step.py", "vllm/other.py"}
+    for name, was in texts.items():
+        now = full.read(name).splitlines()
+        different = [line for line, old in zip(now, was, strict=True) if line != old]
+        assert all("# patchkit: " in line for line in different)
+        assert len(different) == (name != "kernel.cu")
+
+
+def test_native_sources_hold_both_variants_and_include_the_constants(full: Site) -> None:
+    assert full.apply() == 0
+    text = full.read("kernel.cu")
+    assert text.startswith('#include "../.patchkit/vllm/autoconf.h"\n')
+    assert "#if CONFIG_FAST\nint bb;\n#else\nint b;\n#endif\n" in text
+    if shutil.which("g++"):
+        command = ["g++", "-E", "-P", "-x", "c++", str(full.root / "vllm" / "kernel.cu")]
+        assert "int b;" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert full.patchkit("config", "set", "CONFIG_FAST=y") == 0
+        assert "int bb;" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_file_that_a_guard_patch_brings_is_there_in_any_case(full: Site) -> None:
+    assert full.apply() == 0
+    assert full.read("fast.py") == "FAST = 1\n"
+
+
+def test_a_select_patch_beside_a_guard_patch_comes_and_goes(full: Site) -> None:
+    assert full.apply("CONFIG_PLAIN=y", "CONFIG_OTHER=y") == 1  # it edits lines beside those of OTHER
+    site = full
+    (site.series / "0004-plain.patch").write_bytes(
+        header("plain", Config="PLAIN", Toggle="select") + diff(OTHER, changed(OTHER, step=("return y", "return -y")))
+    )
+    assert site.apply("CONFIG_PLAIN=y", "CONFIG_OTHER=y") == 0
+    assert site.ask("step.tail(0), step.name()") == "(-66, 'other')"
+    assert site.patchkit("config", "set", "CONFIG_PLAIN=n") == 0
+    assert site.ask("step.tail(0), step.name()") == "(66, 'other')"
+
+
+def test_lines_of_another_guard_patch_without_a_dependency_are_refused(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.add("FAST", FILES, FAST)
+    site.add("OTHER", FAST, FASTER)
+    assert site.apply() == 1
+    assert "CONFIG_OTHER edits lines of CONFIG_FAST: add `depends on FAST`" in told(capsys)
+    assert difference(snapshot(site.root), site.pristine) == []
+
+
+REFUSED = {
+    "json": (changed(FILES, text=("1", "2")), "vllm/text.json: no guard can stand in it"),
+    "deleted": ({path: text for path, text in FILES.items() if path != "vllm/other.py"}, "takes it away"),
+    "future": (
+        changed(FILES, other=("VALUE", "from __future__ import annotations\nVALUE")),
+        "a from __future__ import",
+    ),
+}
+
+
+@pytest.mark.parametrize(("new", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_guarded_is_refused_and_select_named(
+    new: dict[str, str], said: str, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.add("FAST", FILES, new)
+    assert site.apply() == 1
+    words = told(capsys)
+    assert said in words
+    assert "Toggle: select" in words
+    assert difference(snapshot(site.root), site.pristine) == []
+
+
+def test_guard_without_a_kconfig_is_refused(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    (site.patches / "vllm" / "Kconfig").unlink()
+    site.add("FAST", FILES, FAST)
+    assert site.apply() == 1
+    assert "Toggle: guard needs a Kconfig that defines CONFIG_FAST" in told(capsys)
+
+
+def test_an_ad_hoc_diff_above_guards_is_in_every_variant_and_comes_out_again(full: Site, tmp_path: Path) -> None:
+    assert full.apply() == 0
+    guarded = snapshot(full.root)
+    patch = tmp_path / "more.diff"
+    patch.write_bytes(diff(FILES, changed(FILES, step=("return y", "return -y"))))
+    target = ["--root", str(full.root), "--target", "vllm"]
+    assert run(["apply", *target, "--patch", str(patch)]) == 0
+    assert full.ask("step.tail(0)") == "-66"
+    assert "if CONFIG_FAST:" in full.read("step.py")
+    assert run(["revert", *target, "more.diff"]) == 0
+    left = [path for path in difference(snapshot(full.root), guarded) if ".patchkit/" not in path]
+    assert left == []
+
+
+def test_applying_twice_is_nothing_to_do(full: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert full.apply("CONFIG_FAST=y") == 0
+    before = snapshot(full.root)
+    capsys.readouterr()
+    assert full.patchkit("apply", "--unlocked", "--json") == 0
+    assert difference(snapshot(full.root), before) == []
+    assert json.loads(capsys.readouterr().out)["schema"] == 1
