@@ -7,37 +7,80 @@ its steps (patchkit.config.guard_files), verified for all settings. Pure: record
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from patchkit.config.autoconf import MODULE
 from patchkit.config.supply import C_SUFFIXES
+from patchkit.errors import UnsafePathError
 from patchkit.generated import Generated
 from patchkit.overlay import Overlay
+from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
-from patchkit.stack import WantedLayer, WantedPatch, render_stack, unset_reason
+from patchkit.stack import Rendering, WantedLayer, WantedPatch, render_stack, unset_reason
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle, parse_trailers
 from patchkit.travelling import PLACE
 from patchkit.tree import Entries, Kind, TreeEntry, path_of
+from patchkit.version import VERSION
 
 if TYPE_CHECKING:
     from patchkit.config.guard_files import GuardedFile, Terms
 
 
+Step = tuple[WantedPatch, str, "TreeEntry | None"]
+"""A patch, the symbol whose guards switch it ("" for none), and the file after it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guards:
+    """The guarded files that stand in a tree: the receipt says what they are made of."""
+
+    receipt: Receipt | None
+    entries: Entries
+
+    def find(self, path: str, made_of: str) -> TreeEntry | None:
+        """Return the file, None when it is made of something else."""
+        if self.receipt is None or (path, made_of) not in self.receipt.guards:
+            return None
+        try:
+            entry = self.entries.get(path_of(path))
+        except UnsafePathError:
+            return None
+        return entry if entry is not None and entry.kind is Kind.FILE else None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guarded:
-    """The files that guard patches change, as they shall be, and what speaks against it."""
+    """The files that guard patches change, as they shall be, and what speaks against it.
+
+    `guards` are their paths with the digest of what they are made of, but for the values.
+    """
 
     files: Mapping[PurePosixPath, TreeEntry]
     problems: tuple[str, ...]
+    guards: tuple[tuple[str, str], ...] = ()
 
 
 def guard_stack(
-    layers: tuple[WantedLayer, ...], *, pristine: Entries, generated: Generated | None, tree: TargetTree
+    layers: tuple[WantedLayer, ...],
+    rendering: Rendering,
+    *,
+    pristine: Entries,
+    standing: Guards,
+    generated: Generated | None,
+    tree: TargetTree,
 ) -> Guarded:
-    """Return the files that the guard patches of a stack change, whether these are switched on or off."""
+    """Return the files that the guard patches of a stack change, whether these are switched on or off.
+
+    `rendering` is the plain one; where it is refused there are none. Of a `standing` file that is made of the same only
+    the mark of the values changes.
+    """
+    if rendering.problems or any(decision.refused for decision in rendering.decisions):
+        return Guarded(files={}, problems=())
     switched = {id(patch) for layer in layers for patch in layer.patches if _is_guard(patch)}
     if not switched:
         return Guarded(files={}, problems=())
@@ -49,21 +92,46 @@ def guard_stack(
             files={}, problems=(f"Toggle: guard needs a Kconfig that defines {', '.join(gates)}: there is none",)
         )
     recorder = _Recorder(switched)
-    rendering = render_stack(pristine, _all_on(layers, switched), pristine=pristine, watch=recorder.watch)
+    whole = render_stack(pristine, _all_on(layers, switched), pristine=pristine, watch=recorder.watch)
     problems = [
         f"{decision.patch}: does not fit beside the patches with `Toggle: guard`, all of them on: {decision.reason}"
-        for decision in rendering.decisions
+        for decision in whole.decisions
         if decision.refused
     ]
     files: dict[PurePosixPath, TreeEntry] = {}
+    guards = []
     for path in sorted(recorder.guarded) if not problems else ():
         place = path_of(path)
-        made = _guard_file(path, pristine.get(place), recorder.steps[path], generated, tree)
+        before, steps = pristine.get(place), recorder.steps[path]
+        made_of = _digest(before, steps, generated, tree)
+        made = _remarked(standing.find(path, made_of), generated) or _guard_file(path, before, steps, generated, tree)
         if isinstance(made, TreeEntry):
             files[place] = made
+            guards.append((path, made_of))
         else:
             problems += made
-    return Guarded(files=files, problems=tuple(problems))
+    return Guarded(files=files, problems=tuple(problems), guards=tuple(guards))
+
+
+def _digest(before: TreeEntry | None, steps: Sequence[Step], generated: Generated, tree: TargetTree) -> str:
+    """Return the digest of all that decides about a guarded file, but for the values."""
+    entries = [("", before), *((symbol, entry) for _, symbol, entry in steps)]
+    states = [
+        (symbol, "" if entry is None else f"{entry.state.mode:o} {entry.state.sha256}") for symbol, entry in entries
+    ]
+    names = sorted(value.symbol for value in generated.configuration.values)
+    text = json.dumps([VERSION, str(tree.package), states, sorted(generated.needs), names])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _remarked(standing: TreeEntry | None, generated: Generated) -> TreeEntry | None:
+    """Return a file that stands in the tree with the mark of the values."""
+    if standing is None:
+        return None
+    from patchkit.config.guard_constants import remarked
+
+    values = {value.symbol: value.text for value in generated.configuration.values}
+    return TreeEntry(kind=Kind.FILE, mode=standing.mode, content=remarked(standing.content, values))
 
 
 def _is_guard(patch: WantedPatch) -> bool:
@@ -98,7 +166,7 @@ class _Recorder:
         self._switched = switched
         self._alive: list[WantedPatch] = []  # ids hold only as long as the patches do
         self.guarded: set[str] = set()
-        self.steps: dict[str, list[tuple[WantedPatch, str, TreeEntry | None]]] = {}
+        self.steps: dict[str, list[Step]] = {}
 
     def watch(self, patch: WantedPatch, overlay: Overlay) -> None:
         """Take note of a patch that was put on the overlay."""
@@ -113,7 +181,7 @@ class _Recorder:
 def _guard_file(
     path: str,
     before: TreeEntry | None,
-    steps: list[tuple[WantedPatch, str, TreeEntry | None]],
+    steps: list[Step],
     generated: Generated,
     tree: TargetTree,
 ) -> TreeEntry | list[str]:
@@ -160,5 +228,5 @@ def _refusals(path: str, guarded: GuardedFile) -> Iterator[str]:
         yield f"{place}: {names or 'the file'} cannot be guarded here: {refusal.reason}; `Toggle: select` can switch it"
 
 
-def _name(steps: list[tuple[WantedPatch, str, TreeEntry | None]]) -> str:
+def _name(steps: list[Step]) -> str:
     return next((patch.name for patch, symbol, _ in steps if symbol), "a patch")

@@ -18,7 +18,7 @@ from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
 from patchkit.errors import UnsafePathError
 from patchkit.generated import Generated, put_generated
-from patchkit.guarding import Guarded, guard_stack
+from patchkit.guarding import Guards, guard_stack
 from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
 from patchkit.record import dataclass, replace
 from patchkit.stack import Rendering, WantedLayer, render_stack
@@ -58,7 +58,8 @@ class Plan:
     of those that it changes for the first time, `directories` those that patchkit made and `removals` those that it no
     longer needs. `record_sha256` is the digest of the distribution's RECORD afterwards, "" without one. `problems` are
     refusals that belong to no patch (a syntax error, a stale lock). `warnings` are for people and for the JSON.
-    `sha256` identifies the plan. `generated` is the configuration that goes into the tree, None for none.
+    `sha256` identifies the plan. `generated` is the configuration that goes into the tree, None for none,
+    `guards` are as in Receipt.
     """
 
     tree: TargetTree
@@ -76,6 +77,7 @@ class Plan:
     warnings: tuple[str, ...]
     sha256: str
     generated: Generated | None = None
+    guards: tuple[tuple[str, str], ...] = ()
 
     @property
     def refused(self) -> bool:
@@ -131,6 +133,7 @@ def make_plan(
         warnings=warnings,
         sha256="",
         generated=generated,
+        guards=finished.guards,
     )
     return replace(plan, sha256=_digest(plan))
 
@@ -142,6 +145,7 @@ class _Finished:
     files: dict[PurePosixPath, TreeEntry | None]
     record: TreeEntry | None
     problems: tuple[str, ...]
+    guards: tuple[tuple[str, str], ...]
 
 
 def _finish(
@@ -152,7 +156,14 @@ def _finish(
     generated: Generated | None,
 ) -> _Finished:
     final = _final_entries(situation, rendering, start)
-    guarded = _guarded(situation, layers, rendering, generated)
+    guarded = guard_stack(
+        layers,
+        rendering,
+        pristine=situation.pristine,
+        standing=Guards(receipt=situation.receipt, entries=situation.entries),
+        generated=generated,
+        tree=situation.tree,
+    )
     final.update(guarded.files)
     problems = (*rendering.problems, *guarded.problems)
     if generated is not None:
@@ -160,16 +171,7 @@ def _finish(
     record_path, record = _record(situation, final)
     if record_path is not None:
         final[record_path] = record
-    return _Finished(files=final, record=record, problems=problems)
-
-
-def _guarded(
-    situation: Situation, layers: tuple[WantedLayer, ...], rendering: Rendering, generated: Generated | None
-) -> Guarded:
-    """Return the files of guard patches; none where the plan is refused already, for reasons that it gives."""
-    if rendering.problems or any(decision.refused for decision in rendering.decisions):
-        return Guarded(files={}, problems=())
-    return guard_stack(layers, pristine=situation.pristine, generated=generated, tree=situation.tree)
+    return _Finished(files=final, record=record, problems=problems, guards=guarded.guards)
 
 
 def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -> dict[PurePosixPath, TreeEntry | None]:

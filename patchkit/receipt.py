@@ -84,7 +84,8 @@ class Receipt:
     both "" for a tree without one. `directories` are those that patchkit made and removes again; `emptied` those that
     went, with their modes, because the stack deletes the last file in them (filled in by `commit`). `configuration` is
     what was asked for, `resolved` what all symbols of the Kconfig came to (name, kind, value), `needs` which gate is
-    never y without which other; () without a Kconfig.
+    never y without which other; () without a Kconfig. `guards` are the guarded files, each with the digest of what its
+    content was made of, but for the values.
     Times are UTC, ISO 8601, taken from SOURCE_DATE_EPOCH where it is set.
     """
 
@@ -101,6 +102,7 @@ class Receipt:
     emptied: tuple[tuple[PurePosixPath, int], ...] = ()
     resolved: tuple[tuple[str, str, str], ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
+    guards: tuple[tuple[str, str], ...] = ()
 
 
 def render_receipt(receipt: Receipt) -> bytes:
@@ -123,8 +125,7 @@ def render_receipt(receipt: Receipt) -> bytes:
     }
     if receipt.resolved:
         lists["resolved"] = list(receipt.resolved)
-    if receipt.needs:
-        lists["needs"] = list(receipt.needs)
+    lists |= {name: list(pairs) for name, pairs in (("needs", receipt.needs), ("guards", receipt.guards)) if pairs}
     return render_lines(fields, lists)
 
 
@@ -249,6 +250,7 @@ def _parse_receipt(fields: dict[str, Any]) -> Receipt:
         emptied=tuple((parse_path(path), _mode(mode)) for path, mode in fields["emptied"]),
         resolved=tuple((_text(name), _text(kind), _text(value)) for name, kind, value in fields.get("resolved", ())),
         needs=tuple((_text(name), _text(needed)) for name, needed in fields.get("needs", ())),
+        guards=tuple((str(parse_path(path)), _digest(made_of)) for path, made_of in fields.get("guards", ())),
     )
 
 

@@ -255,6 +255,7 @@ def _receipt(plan: Plan, now: str) -> Receipt:
         tool_version=VERSION,
         resolved=plan.generated.resolved if plan.generated is not None else (),
         needs=plan.generated.needs if plan.generated is not None else (),
+        guards=plan.guards,
     )
 
 

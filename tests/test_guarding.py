@@ -235,3 +235,21 @@ def test_applying_twice_is_nothing_to_do(full: Site, capsys: pytest.CaptureFixtu
     assert full.patchkit("apply", "--unlocked", "--json") == 0
     assert difference(snapshot(full.root), before) == []
     assert json.loads(capsys.readouterr().out)["schema"] == 1
+
+
+def test_a_flip_makes_no_guard_anew(full: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from patchkit.config import guard_files
+
+    assert full.apply() == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(guard_files, "guard_python", None)
+        assert full.patchkit("config", "set", "CONFIG_FAST=y") == 0
+    assert full.ask("step.step(0)") == "20"
+    flipped = snapshot(full.root)
+    (full.root / ".patchkit" / "vllm" / "receipt.json").write_bytes(
+        (full.root / ".patchkit" / "vllm" / "receipt.json").read_bytes().replace(b'"guards"', b'"unread"')
+    )
+    assert full.patchkit("config", "set", "CONFIG_FAST=n") == 0  # made anew, as the receipt names no guards
+    assert full.patchkit("config", "set", "CONFIG_FAST=y") == 0
+    left = [path for path in difference(snapshot(full.root), flipped) if ".patchkit/" not in path]
+    assert left == []
