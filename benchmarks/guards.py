@@ -36,7 +36,10 @@ MODULE = "engine._patchkit.autoconf"
 
 @dataclass
 class Report:
-    """What came of a patch. `levels` counts hunks; `plain` and `guarded` are lines more than the base has."""
+    """What came of a patch: `levels` counts hunks, `plain` and `guarded` are lines more than the base has.
+
+    `whole` counts files that can be guarded with all their hunks under one toggle.
+    """
 
     hunks: int = 0
     files: int = 0
@@ -46,6 +49,7 @@ class Report:
     guarded: int = 0
     mutants: int = 0
     survivors: int = 0
+    whole: int = 0
     cpu: float = 0.0
     levels: Counter[str] = field(default_factory=Counter)
     refusals: list[str] = field(default_factory=list)
@@ -75,6 +79,7 @@ def judge(patch: bytes, tree: Path, *, strip: int, mutants: bool = True) -> Repo
         if placed:
             guarded, names = _guard(file, base, placed, report)
             report.cpu += time.process_time() - started
+            _guard_whole(file, base, placed, report)
             _count(report, path.relative_to(tree), base, guarded, names)
             if mutants and guarded.content is not None:
                 _try_mutants(report, base, guarded.content, file, placed, names)
@@ -104,6 +109,14 @@ def _guard(file: FilePatch, base: bytes, placed: list[Placement], report: Report
         place = names.index(alone[0])
         report.levels["refused"] += 1
         names = [names[place - 1] if name == alone[0] else name for name in names]
+
+
+def _guard_whole(file: FilePatch, base: bytes, placed: list[Placement], report: Report) -> None:
+    """Guard a file as people will: the patch is the toggle."""
+    step = GuardStep(symbol="WHOLE", content=_plain(file, base, placed))
+    guarded = guard_python(base, [step], Terms(module=MODULE, needs={}, values={}))
+    report.whole += guarded.content is not None
+    report.refusals += [f"{file.new_name}:{one.line}: all hunks: {one.reason}" for one in guarded.refusals]
 
 
 def _plain(file: FilePatch, base: bytes, placed: list[Placement]) -> bytes:
@@ -168,7 +181,7 @@ def main() -> int:
         if row["series"] in options.series or "all" in options.series:
             report = judge_row(row, mutants=not options.no_mutants)
             print(f"{row['file']}: {line_of(report)}", *report.refusals, sep="\n  ", flush=True)
-            good = good and not report.survivors and report.verified == report.files
+            good = good and not report.survivors and report.verified == report.whole == report.files
     return 0 if good else 1
 
 
@@ -184,8 +197,8 @@ def line_of(report: Report) -> str:
     """Return a report as a line."""
     levels = ", ".join(f"{name} {count}" for name, count in report.levels.most_common())
     return (
-        f"{report.hunks} hunks in {report.files} files ({levels}), {report.verified} files verified under"
-        f" {report.compared} settings, {report.growth:.2f} lines for a plain one,"
+        f"{report.hunks} hunks in {report.files} files ({levels}), {report.whole} files verified under one toggle,"
+        f" {report.verified} under {report.compared} settings, {report.growth:.2f} lines for a plain one,"
         f" {report.survivors} of {report.mutants} inverted guards not found, {report.cpu:.1f} s of CPU"
     )
 

@@ -64,6 +64,9 @@ class _Guards:
         self.name = name
         self.edits: list[GuardEdit] = []
         self._old_lines = frozenset(old.lines)
+        # Statements of a variant that are the base's have the base's line numbers.
+        members = [member for one in old.body if isinstance(one, ast.ClassDef) for member in one.body]
+        self._shared = {id(one) for one in (*old.body, *members)} | new.partial
 
     def compare(self, old: list[ast.stmt], new: list[ast.stmt]) -> None:
         """Guard the differences of two statement lists."""
@@ -128,7 +131,8 @@ class _Guards:
     def _compare_bodies(self, before: ast.stmt, after: ast.stmt) -> None:
         for one, other in _bodies(before, after):
             for source, body in ((self.old, one), (self.new, other)):
-                if indent_of(source, body[0]).strip():
+                # Of a class with shared members the header is that of the base.
+                if id(after) not in self.new.partial and indent_of(source, body[0]).strip():
                     raise UnguardableError("its body stands on the line of its header", before.lineno)
             self.compare(one, other)
         for name in ("orelse", "finalbody"):
@@ -279,12 +283,12 @@ class _Guards:
         for source, statements in ((self.old, before), (self.new, after)):
             if not statements:
                 continue
+            if source is self.new and any(id(one) in self._shared for one in statements):
+                raise PartialSourceError
             require_whole_lines(source, statements)
             for statement in statements:
                 if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
                     raise UnguardableError("a from __future__ import cannot be switched", statement.lineno)
-                if id(statement) in source.partial:
-                    raise PartialSourceError
             if declared := declares(statements):
                 raise UnguardableError(f"it declares {declared}", statements[0].lineno)
 

@@ -21,7 +21,7 @@ def test_every_hunk_of_a_real_patch_under_its_own_toggle() -> None:
     except released.UnreachableError as error:
         pytest.skip(f"pip does not bring sglang 0.5.9: {error}")
     report = guards.judge(SLIME.read_bytes(), tree, strip=2)
-    assert (report.hunks, report.files, report.verified) == (167, 49, 49)
+    assert (report.hunks, report.files, report.verified, report.whole) == (167, 49, 49, 49)
     assert report.refusals == []
     assert report.share("refused") < 1
     assert report.share("statement") >= 58

@@ -358,3 +358,18 @@ def test_every_pair_of_the_cases_can_be_put_into_one_file() -> None:
         assert guarded.compared == 4
         assert guarded.content is not None
         ast.parse(guarded.content)
+
+
+def test_lines_that_moved_above_a_class_do_not_mislead() -> None:
+    old = "import a\n\n\nclass A:\n    b = (\n        1)\n\n"
+    old += "    def c(self):\n        return 1\n\n    def d(self):\n        return 2\n"
+    new = "import e\nimport f\nimport a\n" + old[len("import a\n") :].replace("return 1", "return 3") + "\n\ng = 1\n"
+    guarded = guard(old, new)
+    assert guarded.refusals == ()
+    assert levels(guarded) == {Level.STATEMENT}
+
+
+def test_statements_that_change_places_are_guarded_as_they_are() -> None:
+    old = "a = 1\n\n\nclass A:\n    b = 1\n    c = 2\n\n\nd = 4\ne = 5\n"
+    new = "d = 4\n\n\nclass A:\n    c = 2\n    b = 1\n\n\ne = 5\na = 1\n"
+    assert guard(old, new).refusals == ()
