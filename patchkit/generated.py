@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from pathlib import PurePosixPath
 
 from patchkit.config.autoconf import MODULE, render_header, render_make, render_python
@@ -81,16 +81,22 @@ def generated_again(receipt: Receipt) -> Generated | None:
     )
 
 
-def put_generated(final: Final, generated: Generated, tree: TargetTree, pristine: Pristine) -> Iterator[str]:
+def put_generated(
+    final: Final,
+    generated: Generated,
+    tree: TargetTree,
+    pristine: Pristine,
+    supplied: Collection[PurePosixPath] = (),
+) -> Iterator[str]:
     """Add the module to the files that a plan makes and supply imports in those that it changes; yield problems.
 
-    `pristine` says what stood at a path before patchkit.
+    `pristine` says what stood at a path before patchkit; `supplied` are files whose Python imports all that it reads.
     """
     symbols = generated.configuration.symbols
     for path, entry in list(final.items()):
         if entry is None or entry.kind is not Kind.FILE or b"CONFIG_" not in entry.content:
             continue
-        if entry == pristine(path):
+        if entry == pristine(path) or (path.suffix == ".py" and path in supplied):
             continue
         try:
             content = _supplied(path, entry.content, tree, symbols)

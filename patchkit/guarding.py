@@ -195,7 +195,7 @@ def _guard_file(
     if len({entry.mode for entry in known}) > 1:
         return [f"{path}: {_name(steps)} changes its mode: let it be `Toggle: select`"]
     suffix = PurePosixPath(path).suffix
-    if not steps:
+    if not steps and suffix != ".py":
         return before
     if suffix != ".py" and suffix not in C_SUFFIXES:
         return [f"{path}: no guard can stand in it: let {_name(steps)} be `Toggle: select`"]

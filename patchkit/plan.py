@@ -167,7 +167,9 @@ def _finish(
     final.update(guarded.files)
     problems = (*rendering.problems, *guarded.problems)
     if generated is not None:
-        problems += tuple(put_generated(final, generated, situation.tree, partial(_get, situation.pristine)))
+        problems += tuple(
+            put_generated(final, generated, situation.tree, partial(_get, situation.pristine), guarded.files)
+        )
     record_path, record = _record(situation, final)
     if record_path is not None:
         final[record_path] = record

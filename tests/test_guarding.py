@@ -45,7 +45,10 @@ def changed(files: dict[str, str], **changes: tuple[str, str]) -> dict[str, str]
     }
 
 
-FAST = {**changed(FILES, step=("x + 1", "x + 10"), kernel=("int b;", "int bb;")), "vllm/fast.py": "FAST = 1\n"}
+FAST = {
+    **changed(FILES, step=("x + 1", "x + 10"), kernel=("int b;", "int bb;")),
+    "vllm/fast.py": "FAST = 1 if CONFIG_FAST else 0\n",
+}
 FASTER = changed(FAST, step=("x + 10", "x + 100"))
 OTHER = changed(FASTER, step=("'pristine'", "'other'"), other=("1", "2"))
 PLAIN = changed(OTHER, other=("2\n", "2\nMORE = 3\n"))
@@ -160,7 +163,9 @@ def test_native_sources_hold_both_variants_and_include_the_constants(full: Site)
 
 def test_a_file_that_a_guard_patch_brings_is_there_in_any_case(full: Site) -> None:
     assert full.apply() == 0
-    assert full.read("fast.py") == "FAST = 1\n"
+    assert full.ask("__import__('vllm.fast').fast.FAST") == "0"
+    assert full.patchkit("config", "set", "CONFIG_FAST=y") == 0
+    assert full.ask("__import__('vllm.fast').fast.FAST") == "1"
 
 
 def test_a_select_patch_beside_a_guard_patch_comes_and_goes(full: Site) -> None:
