@@ -75,7 +75,10 @@ def unmatched_runs(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[Run]:
     end, stop = len(old), len(new)
     while first < end and second < stop and same_tree(old[first], new[second]):
         first, second = first + 1, second + 1
-    while first < end and second < stop and same_tree(old[end - 1], new[stop - 1]):
+    # The pair at which the first loop ended is known to differ: it is not compared from below as well.
+    while first < end and second < stop and (end, stop) != (first + 1, second + 1):
+        if not same_tree(old[end - 1], new[stop - 1]):
+            break
         end, stop = end - 1, stop - 1
     if first == end and second == stop:
         return

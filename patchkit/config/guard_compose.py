@@ -58,8 +58,9 @@ def compose_guards(
 ) -> Composed:
     """Return the guards of all symbols, in lines of the file with all of them off.
 
-    `needs` says which other symbols a symbol can only be on with. What cannot be guarded is in `refusals`, and is left
-    out of the edits. `read` reads lines in the language of the file.
+    `needs` says which other symbols a symbol can only be on with; `read` reads lines in the language of the file. What
+    cannot be guarded is in `refusals`: first what cannot be by itself, and where there is none of that, what cannot
+    where it meets others.
     """
     return _Composer(replay, tuple(symbols), needs, read).compose()
 
@@ -100,7 +101,7 @@ class _Composer:
             return Composed(lines=tuple(lines), edits=(), levels=(), refusals=(refusal,))
         edits = [edit for symbol in self._symbols for edit in self._guards_of(ground, symbol)]
         alone = {symbol: [edit.level for edit in edits if edit.symbols == (symbol,)] for symbol in self._symbols}
-        edits = self._joined(ground, edits)
+        edits = self._joined(ground, edits) if not self._refusals else []
         made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
         return Composed(
             lines=tuple(lines),
