@@ -11,6 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
+<<<<<<< HEAD
+=======
+import symtable
+>>>>>>> guard
 import sys
 import time
 from collections import Counter
@@ -156,11 +160,49 @@ def _try_mutants(
     if truth.mismatches or truth.compared != len(settings(symbols, halves=0, seed=0)):
         report.refusals += [f"{one.switched_on}:{one.line}: {one.reason}" for one in truth.mismatches]
         report.verified -= 1
+<<<<<<< HEAD
+=======
+    for chosen in (frozenset[str](), frozenset(symbols)):
+        report.refusals += [f"{file.new_name}: {one}" for one in changed_scopes(content, plain(chosen))]
+>>>>>>> guard
     for mutant in inverted(content):
         report.mutants += 1
         report.survivors += not check_source(pristine, mutant, plain, check, blocks).mismatches
 
 
+<<<<<<< HEAD
+=======
+def changed_scopes(guarded: bytes, plain: bytes) -> Iterator[str]:
+    """Yield the functions in which a name is local in one file and not in the other, by the compiler's own tables.
+
+    Folding cannot see that: a guard that is off still binds names.
+    """
+    tables, expected = _tables(guarded), _tables(plain)
+    for path, variants in expected.items():
+        for names in variants:
+            if not any(names.items() <= candidate.items() for candidate in tables.get(path, ())):
+                yield f"names of {'.'.join(path)} are of another scope"
+
+
+def _tables(content: bytes) -> dict[tuple[str, ...], list[dict[str, str]]]:
+    """Return the names of every function and what they are, by its path; a path may have several variants."""
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    pending: list[tuple[tuple[str, ...], symtable.SymbolTable]] = [
+        ((), symtable.symtable(content.decode(), "<guarded>", "exec"))
+    ]
+    while pending:
+        path, table = pending.pop()
+        pending += [((*path, child.get_name()), child) for child in table.get_children()]
+        if table.get_type() == "function":
+            found.setdefault(path, []).append({one.get_name(): _kind(one) for one in table.get_symbols()})
+    return found
+
+
+def _kind(symbol: symtable.Symbol) -> str:
+    return "free" if symbol.is_free() else "local" if symbol.is_local() else "global"
+
+
+>>>>>>> guard
 def inverted(content: bytes) -> Iterator[bytes]:
     """Yield the content with one guard turned round, for each guard."""
     for match in re.finditer(rb"(not )?\bCONFIG_HUNK_\d+\b(?=:| and \(| else \()", content):

@@ -204,6 +204,7 @@ class _Comparison:
     def _same(self, one: object, other: object) -> bool:
         if one is other:
             return True
+<<<<<<< HEAD
         if isinstance(one, _FOLDED) or isinstance(other, _FOLDED):
             one, other = self._simplified(one), self._simplified(other)
         if type(one) is not type(other):
@@ -217,10 +218,34 @@ class _Comparison:
             if isinstance(one, ast.excepthandler | ast.match_case):
                 return self._same_statement(one, other)
             return all(self._same(getattr(one, name, None), getattr(other, name, None)) for name in one._fields)
+=======
+        if type(one) in _FOLDED or type(other) in _FOLDED:
+            one, other = self._simplified(one), self._simplified(other)
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, ast.expr):
+            for name in one._fields:  # noqa: SIM110 -- as in guard_align.same_tree
+                if not self._same(getattr(one, name, None), getattr(other, name, None)):
+                    return False
+            return True
+        if isinstance(one, ast.AST) and isinstance(other, ast.AST):
+            return self._same_node(one, other)
+>>>>>>> guard
         if isinstance(one, list) and isinstance(other, list):
             return len(one) == len(other) and all(map(self._same, one, other))
         return repr(one) == repr(other) if isinstance(one, float | complex) else one == other
 
+<<<<<<< HEAD
+=======
+    def _same_node(self, one: ast.AST, other: ast.AST) -> bool:
+        """Compare what is no expression: a statement, a handler, an operator."""
+        if isinstance(one, ast.stmt):
+            self._line = first_line(one)
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            return self._known.ask(one, other, self._values, self._same_statement)
+        return self._same_statement(one, other)
+
+>>>>>>> guard
     def _same_statement(self, one: ast.AST, other: ast.AST) -> bool:
         return all(self._same_field(one, other, name) for name in one._fields)
 
@@ -273,7 +298,11 @@ def _undocumented(statements: list[ast.stmt]) -> list[ast.stmt]:
     return statements[1:] if alone else statements
 
 
+<<<<<<< HEAD
 _FOLDED = (ast.BoolOp, ast.IfExp)
+=======
+_FOLDED = frozenset({ast.BoolOp, ast.IfExp})
+>>>>>>> guard
 
 
 def _run(statements: list[ast.stmt], at: int) -> int:

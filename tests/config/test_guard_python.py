@@ -8,6 +8,10 @@ import textwrap
 
 import pytest
 
+<<<<<<< HEAD
+=======
+from benchmarks.guards import changed_scopes
+>>>>>>> guard
 from patchkit.config.guard_edit import Level
 from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded
@@ -201,6 +205,23 @@ def test_crlf_stays_crlf(old: str, new: str, level: Level) -> None:
     assert content.count(b"\n") == content.count(b"\r\n")
 
 
+<<<<<<< HEAD
+=======
+@pytest.mark.parametrize(("old", "new", "level"), CASES.values(), ids=CASES)
+def test_no_name_has_another_scope_by_the_compilers_own_tables(old: str, new: str, level: Level) -> None:
+    content = guard(old, new).content
+    assert content is not None
+    assert list(changed_scopes(content, old.encode())) == []
+    assert list(changed_scopes(content, new.encode())) == []
+
+
+def test_the_compilers_tables_tell_a_name_that_became_local() -> None:
+    plain = b"def f():\n    return len([])\n"
+    guarded = b"def f():\n    if CONFIG_X:\n        len = g\n    return len([])\n"
+    assert list(changed_scopes(guarded, plain)) == ["names of f are of another scope"]
+
+
+>>>>>>> guard
 def _mutants(content: bytes) -> list[bytes]:
     """Invert every guard, one at a time."""
     lines = content.split(b"\n")
