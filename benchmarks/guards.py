@@ -11,10 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-<<<<<<< HEAD
-=======
 import symtable
->>>>>>> guard
 import sys
 import time
 from collections import Counter
@@ -160,18 +157,13 @@ def _try_mutants(
     if truth.mismatches or truth.compared != len(settings(symbols, halves=0, seed=0)):
         report.refusals += [f"{one.switched_on}:{one.line}: {one.reason}" for one in truth.mismatches]
         report.verified -= 1
-<<<<<<< HEAD
-=======
     for chosen in (frozenset[str](), frozenset(symbols)):
         report.refusals += [f"{file.new_name}: {one}" for one in changed_scopes(content, plain(chosen))]
->>>>>>> guard
     for mutant in inverted(content):
         report.mutants += 1
         report.survivors += not check_source(pristine, mutant, plain, check, blocks).mismatches
 
 
-<<<<<<< HEAD
-=======
 def changed_scopes(guarded: bytes, plain: bytes) -> Iterator[str]:
     """Yield the functions in which a name is local in one file and not in the other, by the compiler's own tables.
 
@@ -202,7 +194,6 @@ def _kind(symbol: symtable.Symbol) -> str:
     return "free" if symbol.is_free() else "local" if symbol.is_local() else "global"
 
 
->>>>>>> guard
 def inverted(content: bytes) -> Iterator[bytes]:
     """Yield the content with one guard turned round, for each guard."""
     for match in re.finditer(rb"(not )?\bCONFIG_HUNK_\d+\b(?=:| and \(| else \()", content):

@@ -109,11 +109,7 @@ def make_plan(
     touched = _touched(situation, finished.files, states)
     plan = Plan(
         tree=situation.tree,
-<<<<<<< HEAD
         layers=(*kept, *applied_layers(layers, rendering.decisions, lowest=not kept)),
-=======
-        layers=(*kept, *_new_layers(layers, rendering, lowest=not kept)),
->>>>>>> guard
         configuration=configuration,
         decisions=(*kept_decisions(kept), *explained(rendering.decisions, layers, situation.receipt)),
         edits=tuple(_edits(situation, finished.files, states)),
@@ -133,13 +129,6 @@ def make_plan(
         guards=finished.guards,
     )
     return replace(plan, sha256=_digest(plan))
-
-
-def _new_layers(layers: tuple[WantedLayer, ...], rendering: Rendering, *, lowest: bool) -> Iterator[AppliedLayer]:
-    """Yield the rendered layers that the stack remembers; `lowest`: there are none below them."""
-    for place, layer in enumerate(layers):
-        if stays(layer, rendering.decisions, lowest=lowest and not place):
-            yield applied_layer(layer, rendering.decisions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,18 +163,11 @@ def _finish(
         problems += tuple(
             put_generated(final, generated, situation.tree, partial(_get, situation.pristine), guarded.files)
         )
-<<<<<<< HEAD
-    record_path, record = _record(situation, final)
-    if record_path is not None:
-        final[record_path] = record
-    return _Finished(files=_in_order(final), record=record, problems=problems, guards=guarded.guards)
-=======
     kept_guards = situation.receipt.guards if situation.receipt and start is situation.entries else ()
     record_path, record = _record(situation, final)
     if record_path is not None:
         final[record_path] = record
-    return _Finished(files=final, record=record, problems=problems, guards=(*kept_guards, *guarded.guards))
->>>>>>> guard
+    return _Finished(files=_in_order(final), record=record, problems=problems, guards=(*kept_guards, *guarded.guards))
 
 
 def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -> dict[PurePosixPath, TreeEntry | None]:

@@ -204,21 +204,6 @@ class _Comparison:
     def _same(self, one: object, other: object) -> bool:
         if one is other:
             return True
-<<<<<<< HEAD
-        if isinstance(one, _FOLDED) or isinstance(other, _FOLDED):
-            one, other = self._simplified(one), self._simplified(other)
-        if type(one) is not type(other):
-            return False
-        if isinstance(one, ast.AST) and isinstance(other, ast.AST):
-            if isinstance(one, ast.stmt):
-                self._line = first_line(one)
-                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-                    return self._known.ask(one, other, self._values, self._same_statement)
-                return self._same_statement(one, other)
-            if isinstance(one, ast.excepthandler | ast.match_case):
-                return self._same_statement(one, other)
-            return all(self._same(getattr(one, name, None), getattr(other, name, None)) for name in one._fields)
-=======
         if type(one) in _FOLDED or type(other) in _FOLDED:
             one, other = self._simplified(one), self._simplified(other)
         if type(one) is not type(other):
@@ -230,13 +215,10 @@ class _Comparison:
             return True
         if isinstance(one, ast.AST) and isinstance(other, ast.AST):
             return self._same_node(one, other)
->>>>>>> guard
         if isinstance(one, list) and isinstance(other, list):
             return len(one) == len(other) and all(map(self._same, one, other))
         return repr(one) == repr(other) if isinstance(one, float | complex) else one == other
 
-<<<<<<< HEAD
-=======
     def _same_node(self, one: ast.AST, other: ast.AST) -> bool:
         """Compare what is no expression: a statement, a handler, an operator."""
         if isinstance(one, ast.stmt):
@@ -245,7 +227,6 @@ class _Comparison:
             return self._known.ask(one, other, self._values, self._same_statement)
         return self._same_statement(one, other)
 
->>>>>>> guard
     def _same_statement(self, one: ast.AST, other: ast.AST) -> bool:
         return all(self._same_field(one, other, name) for name in one._fields)
 
@@ -298,11 +279,7 @@ def _undocumented(statements: list[ast.stmt]) -> list[ast.stmt]:
     return statements[1:] if alone else statements
 
 
-<<<<<<< HEAD
-_FOLDED = (ast.BoolOp, ast.IfExp)
-=======
 _FOLDED = frozenset({ast.BoolOp, ast.IfExp})
->>>>>>> guard
 
 
 def _run(statements: list[ast.stmt], at: int) -> int:

@@ -8,10 +8,7 @@ import textwrap
 
 import pytest
 
-<<<<<<< HEAD
-=======
 from benchmarks.guards import changed_scopes
->>>>>>> guard
 from patchkit.config.guard_edit import Level
 from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded
@@ -205,8 +202,6 @@ def test_crlf_stays_crlf(old: str, new: str, level: Level) -> None:
     assert content.count(b"\n") == content.count(b"\r\n")
 
 
-<<<<<<< HEAD
-=======
 @pytest.mark.parametrize(("old", "new", "level"), CASES.values(), ids=CASES)
 def test_no_name_has_another_scope_by_the_compilers_own_tables(old: str, new: str, level: Level) -> None:
     content = guard(old, new).content
@@ -221,7 +216,6 @@ def test_the_compilers_tables_tell_a_name_that_became_local() -> None:
     assert list(changed_scopes(guarded, plain)) == ["names of f are of another scope"]
 
 
->>>>>>> guard
 def _mutants(content: bytes) -> list[bytes]:
     """Invert every guard, one at a time."""
     lines = content.split(b"\n")
