@@ -19,6 +19,9 @@ from .problem import AttentionError, Problem
 # The order is the order of preference where nothing was measured. `needs`: the library without which it cannot be
 # loaded.
 FAMILIES: tuple[tuple[str, str], ...] = (
+    ("triton_prefill", "triton"),
+    ("triton_decode", "triton"),
+    ("triton_backward", "triton"),
     ("installed", ""),
     ("eager", ""),
 )

@@ -1,0 +1,103 @@
+"""What the launchers of the Triton kernels share: what they refuse, tensor descriptors, and argument lists."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from .problem import Inputs, Pattern, Problem
+from .triton_support import refusal_here
+
+LOG2E = 1.4426950408889634
+WIDEST = 128
+_TRITON_DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
+_ALIGNMENT = 16  # bytes; what the tensor memory accelerator asks of addresses and strides
+
+
+def common_refusal(problem: Problem) -> str:
+    """Return why no Triton kernel of ours answers a case, "" where that is not known."""
+    pattern = problem.pattern
+    if reason := refusal_here(problem):
+        return reason
+    if problem.head_dim > WIDEST or problem.value_dim > WIDEST:
+        return (
+            f"takes head dims up to {WIDEST}; {problem.head_dim}/{problem.value_dim} (as in absorbed MLA) is not built"
+        )
+    if problem.head_dim % 8 or problem.value_dim % 8 or min(problem.head_dim, problem.value_dim) < _ALIGNMENT:
+        return "takes head dims from 16 that are multiples of 8"
+    if pattern.scale_for(problem.head_dim) <= 0:
+        return "takes positive scales"
+    return ""
+
+
+def pack_of(group: int, limit: int) -> int:
+    """Return how many of `group` query heads share a tile: the largest power of two that divides it, up to `limit`."""
+    return min(group & -group, limit)
+
+
+def padded(width: int) -> int:
+    """Return the width of a tile that holds `width` columns: a power of two."""
+    return max(16, 1 << (width - 1).bit_length())
+
+
+def factors(pattern: Pattern, head_dim: int) -> tuple[float, float]:
+    """Return scale * log2(e) and cap * log2(e), as the kernels take them."""
+    return pattern.scale_for(head_dim) * LOG2E, (pattern.softcap or 1.0) * LOG2E
+
+
+def tile_descriptor(tokens: Tensor, rows: int, width: int) -> TensorDescriptor:
+    """Return the descriptor of packed tokens [T, Hkv, D] as [Hkv, T, D] in tiles of 1 x rows x width.
+
+    Beyond the tokens and the columns that there are, it reads zeros.
+    """
+    tokens = aligned(tokens)
+    if tokens.shape[0] == 0:
+        tokens = tokens.new_zeros(1, *tokens.shape[1:])
+    heads, tokens_, dim = tokens.shape[1], tokens.shape[0], tokens.shape[2]
+    strides = [tokens.stride(1), tokens.stride(0), 1]
+    if heads == 1:
+        strides[0] = strides[1] * tokens_  # a stride of one entry may be anything, to PyTorch but not to the hardware
+    if tokens_ == 1:
+        strides[1] = padded(dim)
+    return TensorDescriptor(tokens, [heads, tokens_, dim], strides, [1, rows, width])
+
+
+def aligned(tokens: Tensor) -> Tensor:
+    """Return the tensor, or a copy where the hardware could not read it in place."""
+    size = tokens.element_size()
+    strides = [stride for stride, extent in zip(tokens.stride(), tokens.shape, strict=True) if extent > 1]
+    fits = tokens.stride(-1) == 1 and tokens.data_ptr() % _ALIGNMENT == 0
+    if fits and all(stride * size % _ALIGNMENT == 0 and stride > 0 for stride in strides if stride != 1):
+        return tokens
+    return tokens.clone(memory_format=torch.contiguous_format)
+
+
+def precision(dtype: torch.dtype) -> str:
+    """Return the input precision of dot products; only the interpreter sees float32."""
+    return "ieee" if dtype == torch.float32 else "tf32"
+
+
+def triton_dtype(dtype: torch.dtype) -> str:
+    """Return the name by which signatures call a dtype."""
+    return _TRITON_DTYPES[dtype]
+
+
+def window_of(pattern: Pattern, inputs: Inputs) -> tuple[int, int, bool]:
+    """Return window, anchors and whether the pattern is dense for these lengths."""
+    longest = max(inputs.max_key, inputs.max_query)
+    if pattern.window is None or pattern.window >= longest:
+        return 0, 0, True
+    return pattern.window, min(pattern.anchors, longest), False
+
+
+def tiles_bound(tokens: int, batch: int, block: int) -> int:
+    """Return how many tiles `tiles.find_sequence` numbers."""
+    return tokens // block + batch
+
+
+def ceil_div(number: int, by: int) -> int:
+    """Return the quotient, rounded up."""
+    return math.ceil(number / by)

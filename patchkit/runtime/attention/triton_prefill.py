@@ -1,0 +1,212 @@
+"""Launches the forward over packed sequences: kernels/prefill.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .kernels import prefill
+from .problem import FORWARD, Inputs, Pattern, Problem
+from .registry import Compilation, Kernel
+from .triton_launch import (
+    common_refusal,
+    factors,
+    pack_of,
+    padded,
+    precision,
+    tile_descriptor,
+    tiles_bound,
+    window_of,
+)
+from .triton_support import interpreted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """How a tile is cut: rows (queries times up to `pack` heads) and keys; warps, and loads in flight."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+    pack: int = 8
+
+
+# Measured on an NVIDIA H200; by padded head dim, and whether the pattern is dense. benchmarks/results/ has the sweep.
+SHAPES: dict[tuple[int, bool], Shape] = {
+    (64, False): Shape(rows=64, keys=64, warps=4, stages=2),
+    (128, False): Shape(rows=128, keys=32, warps=4, stages=3),
+    (64, True): Shape(rows=64, keys=64, warps=4, stages=3),
+    (128, True): Shape(rows=128, keys=64, warps=8, stages=3),
+}
+_INTERPRETED = Shape(rows=32, keys=16, warps=4, stages=1)
+_MENDERS = 132  # programs that look at the list of odd tiles
+
+
+def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, *, shape: Shape | None = None) -> None:
+    """Write out [Tq, H, Dv] and lse [H, Tq] for packed keys."""
+    tokens, heads = inputs.query.shape[:2]
+    if tokens == 0:
+        return
+    shape = shape or shape_for(inputs, pattern)
+    constants = constants_for(inputs, pattern, shape)
+    tiles = tiles_bound(tokens, inputs.batch, constants["BLOCK_Q"])
+    packs = heads // constants["PACK"]
+    odd = torch.zeros(1 + tiles * packs, dtype=torch.int32, device=inputs.query.device)
+    whole = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
+    arguments = _arguments(inputs, pattern, whole, lse, odd, constants)
+    launch = {"num_warps": shape.warps, "num_stages": shape.stages}
+    prefill.forward[(tiles, packs)](*arguments, **constants, **launch)
+    prefill.mend[(_MENDERS,)](*arguments, **constants, num_warps=shape.warps, num_stages=1)
+    if whole is not out:
+        out.copy_(whole)
+
+
+def shape_for(inputs: Inputs, pattern: Pattern) -> Shape:
+    """Return the tuned shape of a case."""
+    if interpreted():
+        return _INTERPRETED
+    width = max(padded(inputs.query.shape[2]), padded(inputs.value.shape[2]), 64)
+    return SHAPES[width, window_of(pattern, inputs)[2]]
+
+
+def constants_for(inputs: Inputs, pattern: Pattern, shape: Shape) -> dict[str, Any]:
+    """Return the compile-time arguments of a case."""
+    group = inputs.heads // inputs.kv_heads
+    pack = pack_of(group, shape.pack)
+    return {
+        "GROUP": group,
+        "PACK": pack,
+        "D": inputs.query.shape[2],
+        "DV": inputs.value.shape[2],
+        "DP": padded(inputs.query.shape[2]),
+        "DVP": padded(inputs.value.shape[2]),
+        "BLOCK_Q": shape.rows // pack,
+        "N": shape.keys,
+        "FIRST_N": max(16, min(shape.keys, padded(max(inputs.learned, 1)))),
+        "CAUSAL": pattern.causal,
+        "DENSE": window_of(pattern, inputs)[2],
+        "SOFTCAP": pattern.softcap > 0,
+        "LEARNED": inputs.learned > 0,
+        "PRECISION": precision(inputs.query.dtype),
+    }
+
+
+def _arguments(
+    inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tensor, constants: dict[str, Any]
+) -> tuple[Any, ...]:
+    learned_key = inputs.query if inputs.anchor_key is None else inputs.anchor_key
+    learned_value = inputs.query if inputs.anchor_value is None else inputs.anchor_value
+    window, anchors, _ = window_of(pattern, inputs)
+    query = inputs.query
+    return (
+        query,
+        tile_descriptor(inputs.key, constants["N"], constants["DP"]),
+        tile_descriptor(inputs.value, constants["N"], constants["DVP"]),
+        out,
+        lse,
+        inputs.query_starts,
+        inputs.key_starts,
+        learned_key,
+        learned_value,
+        odd,
+        odd[1:],
+        query.stride(0),
+        query.stride(1),
+        learned_key.stride(0),
+        learned_key.stride(1),
+        learned_value.stride(0),
+        learned_value.stride(1),
+        query.shape[0],
+        inputs.batch,
+        inputs.heads,
+        inputs.learned,
+        window,
+        anchors,
+        *factors(pattern, query.shape[2]),
+    )
+
+
+def _refusal(problem: Problem) -> str:
+    if problem.page_size:
+        return "takes packed keys, not pages"
+    return common_refusal(problem)
+
+
+KERNELS = (
+    Kernel(
+        name="triton_prefill",
+        step=FORWARD,
+        summary="fused forward over packed sequences, window and anchors or dense",
+        refusal=_refusal,
+        run=run,
+    ),
+)
+
+
+def signature(dtype: str, keys: int, width: int, value_width: int) -> dict[str, str]:
+    """Return the types of the arguments of both kernels that are not constexpr."""
+    pointers = ("out", "learned_key", "learned_value")
+    return {
+        "query": f"*{dtype}",
+        "key": f"tensordesc<{dtype}[1,{keys},{width}]>",
+        "value": f"tensordesc<{dtype}[1,{keys},{value_width}]>",
+        **dict.fromkeys(pointers, f"*{dtype}"),
+        "lse": "*fp32",
+        **dict.fromkeys(("query_starts", "key_starts", "odd_count", "odd_tiles"), "*i32"),
+        **dict.fromkeys(_NUMBERS, "i32"),
+        "factor": "fp32",
+        "cap": "fp32",
+    }
+
+
+_NUMBERS = (
+    "query_row",
+    "query_head",
+    "learned_key_head",
+    "learned_key_row",
+    "learned_value_head",
+    "learned_value_row",
+    "tokens",
+    "batch",
+    "heads",
+    "learned",
+    "window",
+    "anchors",
+)
+
+
+def _compilations() -> tuple[Compilation, ...]:
+    found: list[Compilation] = []
+    for dtype, dim, dense, variant in (
+        ("bf16", 64, False, {}),
+        ("bf16", 96, False, {}),
+        ("bf16", 128, False, {}),
+        ("fp16", 128, False, {"SOFTCAP": True, "LEARNED": True}),
+        ("bf16", 64, True, {}),
+        ("bf16", 128, True, {"CAUSAL": False}),
+    ):
+        shape = SHAPES[padded(dim), dense]
+        constants = {
+            "GROUP": 4, "PACK": 4, "D": dim, "DV": dim, "DP": padded(dim), "DVP": padded(dim),
+            "BLOCK_Q": shape.rows // 4, "N": shape.keys, "FIRST_N": 32, "CAUSAL": True, "DENSE": dense,
+            "SOFTCAP": False, "LEARNED": False, "PRECISION": "tf32", **variant,
+        }  # fmt: skip
+        found.extend(
+            Compilation(
+                name=f"{function.__name__} {dtype} {dim}{' dense' if dense else ''}",
+                function=function,
+                signature=signature(dtype, shape.keys, padded(dim), padded(dim)),
+                constants=constants,
+                num_warps=shape.warps,
+                num_stages=shape.stages if function is prefill.forward else 1,
+            )
+            for function in (prefill.forward, prefill.mend)
+        )
+    return tuple(found)
+
+
+COMPILATIONS: tuple[Compilation, ...] = () if interpreted() else _compilations()
