@@ -19,6 +19,7 @@ from .problem import AttentionError, Problem
 # The order is the order of preference where nothing was measured. `needs`: the library without which it cannot be
 # loaded.
 FAMILIES: tuple[tuple[str, str], ...] = (
+    ("hopper", "triton"),
     ("triton_prefill", "triton"),
     ("triton_decode", "triton"),
     ("triton_backward", "triton"),
@@ -126,7 +127,7 @@ def load_kernels() -> tuple[tuple[Kernel, ...], tuple[Verdict, ...]]:
 def load_compilations() -> tuple[Compilation, ...]:
     """Return what CI compiles for sm_90, of all families that list some; raises ModuleNotFoundError without triton."""
     modules = [import_module(f".{family}", __package__) for family, needs in FAMILIES if needs == "triton"]
-    return tuple(one for module in modules for one in module.COMPILATIONS)
+    return tuple(one for module in modules for one in getattr(module, "COMPILATIONS", ()))
 
 
 def kernel_named(name: str) -> Kernel:

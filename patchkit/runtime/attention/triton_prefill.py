@@ -65,6 +65,14 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, *, shape: Sh
         out.copy_(whole)
 
 
+def mend(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tensor, *, rows: int, pack: int) -> None:
+    """Compute the tiles again that another kernel with such tiles listed: odd[0] of them, tile * packs + pack."""
+    shape = Shape(rows=rows, keys=32, warps=8, stages=1, pack=pack)
+    constants = constants_for(inputs, pattern, shape)
+    arguments = _arguments(inputs, pattern, out, lse, odd, constants)
+    prefill.mend[(_MENDERS,)](*arguments, **constants, num_warps=shape.warps, num_stages=shape.stages)
+
+
 def shape_for(inputs: Inputs, pattern: Pattern) -> Shape:
     """Return the tuned shape of a case."""
     if interpreted():

@@ -1,0 +1,281 @@
+"""The cases of attention_peers.py, and how each kernel and each peer is called on them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from patchkit.record import dataclass
+from patchkit.runtime.attention.problem import Gradients, Inputs, Pattern, Saved
+
+SAMPLED = 48
+GRADIENT_TOKENS = 2048
+_DENSE = Pattern(window=None)
+_WINDOW = Pattern()
+_COPIES = 8  # calls with other tables, one after the other, so that no page is still in the cache
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prefill:
+    """Equal sequences of a batch."""
+
+    name: str
+    tokens: int
+    heads: int
+    kv_heads: int
+    dim: int
+    pattern: Pattern = _WINDOW
+    batch: int = 1
+
+
+PREFILLS = (
+    Prefill(name="prefill 32k, H 32/8, D=128", tokens=32768, heads=32, kv_heads=8, dim=128),
+    Prefill(name="prefill 16k, H 32/8, D=128", tokens=16384, heads=32, kv_heads=8, dim=128),
+    Prefill(name="prefill 64k, H 32/8, D=128", tokens=65536, heads=32, kv_heads=8, dim=128),
+    Prefill(name="prefill 128k, H 32/8, D=128", tokens=131072, heads=32, kv_heads=8, dim=128),
+    Prefill(name="prefill 32k, H 16/16, D=64", tokens=32768, heads=16, kv_heads=16, dim=64),
+    Prefill(
+        name="dense causal 8 x 2048, H 12, D=64", tokens=2048, heads=12, kv_heads=12, dim=64, pattern=_DENSE, batch=8
+    ),
+    Prefill(name="dense causal 32k, H 32/8, D=128", tokens=32768, heads=32, kv_heads=8, dim=128, pattern=_DENSE),
+)
+
+
+class MadePrefill:
+    """The tensors of a case, the last result of each kernel, and its error in float64 on sampled rows."""
+
+    def __init__(self, case: Prefill) -> None:
+        generator = torch.Generator("cuda").manual_seed(0)
+        total = case.tokens * case.batch
+
+        def draw(heads: int) -> Any:
+            return torch.randn(total, heads, case.dim, device="cuda", dtype=torch.bfloat16, generator=generator)
+
+        starts = (torch.arange(case.batch + 1, device="cuda") * case.tokens).to(torch.int32)
+        self.case = case
+        self.inputs = Inputs(
+            query=draw(case.heads),
+            key=draw(case.kv_heads),
+            value=draw(case.kv_heads),
+            query_starts=starts,
+            key_starts=starts,
+            max_query=case.tokens,
+            max_key=case.tokens,
+        )
+        self.out = torch.empty_like(self.inputs.query)
+        self.lse = torch.empty(case.heads, total, device="cuda")
+        self.results: dict[str, Any] = {}
+        self.operations = 4.0 * case.dim * case.heads * case.batch * self._visible()
+
+    def _visible(self) -> int:
+        tokens, pattern = self.case.tokens, self.case.pattern
+        if pattern.window is None:
+            return tokens * (tokens + 1) // 2
+        return sum(
+            min(i + 1, pattern.window + min(pattern.anchors, max(0, i + 1 - pattern.window))) for i in range(tokens)
+        )
+
+    def error(self, kernel: str) -> float:
+        """Return the relative error of a kernel's last result on sampled rows; FA3 is held against its own pattern."""
+        case, found = self.case, self.results[kernel].view(-1, self.case.heads, self.case.dim)
+        pattern = Pattern(anchors=0) if "window only" in kernel else case.pattern
+        wrong = right = 0.0
+        for row in torch.linspace(0, case.tokens * case.batch - 1, SAMPLED).long().tolist():
+            begin, position = row - row % case.tokens, row % case.tokens
+            keys = torch.arange(position + 1, device="cuda")
+            keys = keys[pattern.sees(torch.tensor([position], device="cuda"), keys)[0]] + begin
+            query = self.inputs.query[row].double().unflatten(0, (case.kv_heads, -1))
+            weights = torch.softmax(
+                torch.einsum("hgd,nhd->hgn", query, self.inputs.key[keys].double()) * case.dim**-0.5, -1
+            )
+            exact = torch.einsum("hgn,nhd->hgd", weights, self.inputs.value[keys].double()).flatten(0, 1)
+            wrong += float((found[row].double() - exact).square().sum())
+            right += float(exact.square().sum())
+        return float((wrong / right) ** 0.5)
+
+
+def make_prefill(case: Prefill) -> MadePrefill:
+    """Return the tensors of a case."""
+    torch.cuda.empty_cache()
+    torch._dynamo.reset()  # noqa: SLF001 -- a case more would exceed what it compiles of one function
+    return MadePrefill(case)
+
+
+def prefill_calls(made: MadePrefill) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield every kernel that takes the case, then the peers."""
+    case, inputs = made.case, made.inputs
+    for name in ("hopper", "triton_prefill"):
+        kernel = importlib.import_module(f"patchkit.runtime.attention.{name}").KERNELS[0]
+        if name == "hopper" and case.dim != 128:  # noqa: PLR2004 -- what that kernel takes
+            continue
+        made.results[kernel.name] = made.out
+        yield kernel.name, partial(kernel.run, inputs, case.pattern, made.out, made.lse)
+    name = "FA3" if case.pattern.window is None else "FA3, window only"
+    made.results[name] = made.out
+    yield name, lambda: _fa3(inputs, case.pattern, made.out)
+    query, key, value = (
+        tensor.view(case.batch, case.tokens, -1, case.dim).transpose(1, 2)
+        for tensor in (inputs.query, inputs.key, inputs.value)
+    )
+    mask = _block_mask(case.pattern, case.tokens)
+    grouped = case.heads != case.kv_heads
+    flex = torch.compile(flex_attention, dynamic=False)
+
+    def keep(name: str, out: Any) -> None:
+        made.results[name] = out.transpose(1, 2)
+
+    def attend(name: str, backend: Any) -> None:
+        keep(name, _sdpa(backend, query, key, value, grouped=grouped))
+
+    def attend_flex() -> None:
+        keep("FlexAttention", flex(query, key, value, block_mask=mask, enable_gqa=grouped))
+
+    yield "FlexAttention", attend_flex
+    if case.pattern.window is None:
+        for name, backend in (("cuDNN", SDPBackend.CUDNN_ATTENTION), ("FA2 of torch", SDPBackend.FLASH_ATTENTION)):
+            yield name, partial(attend, name, backend)
+
+
+def _sdpa(backend: Any, query: Any, key: Any, value: Any, *, grouped: bool) -> Any:
+    with sdpa_kernel(backend):
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+
+
+def _fa3(inputs: Inputs, pattern: Pattern, out: Any) -> Any:
+    left, right = (-1, -1) if pattern.window is None else (pattern.window - 1, 0)
+    scale = inputs.query.shape[-1] ** -0.5
+    lengths = (inputs.query_starts, inputs.key_starts, None, None, inputs.key_lengths, inputs.max_query, inputs.max_key)
+    rest = (
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        scale,
+        True,
+        left,
+        right,
+        0.0,
+        True,
+        None,
+        0,
+        None,
+        0,
+        None,
+        1,
+        0,
+        None,
+    )
+    fixed = (inputs.query, inputs.key, inputs.value, None, None, None, out)
+    return torch.ops._vllm_fa3_C.fwd(*fixed, *lengths, inputs.block_table, *rest)  # noqa: SLF001 -- its name
+
+
+def _block_mask(pattern: Pattern, tokens: int) -> Any:
+    def dense(_b: Any, _h: Any, i: Any, j: Any) -> Any:
+        return i >= j
+
+    def window(_b: Any, _h: Any, i: Any, j: Any) -> Any:
+        return (i >= j) & ((i - j < pattern.window) | (j < pattern.anchors))
+
+    made = torch.compile(create_block_mask)
+    return made(dense if pattern.window is None else window, None, None, tokens, tokens, device="cuda")
+
+
+def backward_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the backward of the first case, ours and FlexAttention's."""
+    made = make_prefill(PREFILLS[0])
+    yield from _backwards(made)
+
+
+def _backwards(made: MadePrefill) -> Iterator[tuple[str, Callable[[], Any]]]:
+    from patchkit.runtime.attention import triton_backward, triton_prefill
+
+    case, inputs = made.case, made.inputs
+    triton_prefill.run(inputs, case.pattern, made.out, made.lse)
+    grad_out = torch.randn(made.out.shape, device="cuda", generator=torch.Generator("cuda").manual_seed(1)).bfloat16()
+    saved = Saved(out=made.out, lse=made.lse, grad_out=grad_out)
+    mine = Gradients(
+        query=torch.empty_like(inputs.query), key=torch.empty_like(inputs.key), value=torch.empty_like(inputs.value)
+    )
+    made.results["triton_backward"] = (mine.query, mine.key, mine.value)
+    made.results["grad_out"] = grad_out
+    yield "triton_backward", lambda: triton_backward.run(inputs, case.pattern, saved, mine)
+    leaves = [
+        tensor.view(1, case.tokens, -1, case.dim).transpose(1, 2).detach().requires_grad_()
+        for tensor in (inputs.query, inputs.key, inputs.value)
+    ]
+    torch._functorch.config.donated_buffer = False  # noqa: SLF001 -- else a graph has one backward only
+    flex = torch.compile(flex_attention, dynamic=False)
+    out = flex(*leaves, block_mask=_block_mask(case.pattern, case.tokens), enable_gqa=True)
+    upstream = grad_out.view(1, case.tokens, -1, case.dim).transpose(1, 2)
+
+    def flexed() -> None:
+        found = torch.autograd.grad(out, leaves, upstream, retain_graph=True)
+        made.results["FlexAttention"] = tuple(one.transpose(1, 2).flatten(0, 1) for one in found)
+
+    yield "FlexAttention", flexed
+
+
+def backward_errors() -> Iterator[dict[str, Any]]:
+    """Yield the largest relative error of dq, dk, dv against float64, on the first case cut to fewer tokens."""
+    first = PREFILLS[0]
+    case = Prefill(name="", tokens=GRADIENT_TOKENS, heads=first.heads, kv_heads=first.kv_heads, dim=first.dim)
+    made = make_prefill(case)
+    names = [name for name, call in _backwards(made) if call() is None]
+    leaves = [tensor.double().requires_grad_() for tensor in (made.inputs.query, made.inputs.key, made.inputs.value)]
+    grouped = leaves[0].unflatten(1, (case.kv_heads, -1))
+    positions = torch.arange(case.tokens, device="cuda")
+    scores = torch.einsum("ihgd,jhd->hgij", grouped, leaves[1]) * case.dim**-0.5
+    weights = torch.softmax(scores.masked_fill(~case.pattern.sees(positions, positions), -torch.inf), -1)
+    out = torch.einsum("hgij,jhd->ihgd", weights, leaves[2]).flatten(1, 2)
+    exact = torch.autograd.grad(out, leaves, made.results["grad_out"].double())
+    for name in names:
+        pairs = zip(made.results[name], exact, strict=True)
+        error = max(float((found.double() - right).norm() / right.norm()) for found, right in pairs)
+        yield {"case": f"backward, {case.tokens} tokens, error", "kernel": name, "failed": "not timed", "error": error}
+
+
+def decode_calls() -> Iterator[tuple[str, Callable[[], Any], int]]:
+    """Yield decode over a paged cache of 56 sequences of 32k tokens: one call, and eight with other tables in a row."""
+    from patchkit.runtime.attention import triton_decode
+
+    torch.cuda.empty_cache()
+    batch, length, page, heads, kv_heads, dim = 56, 32768, 16, 32, 8, 128
+    pages = batch * length // page
+    shape = (pages, page, kv_heads, dim)
+    key, value = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    made = [
+        Inputs(
+            query=torch.randn(batch, heads, dim, device="cuda", dtype=torch.bfloat16),
+            key=key,
+            value=value,
+            query_starts=torch.arange(batch + 1, device="cuda", dtype=torch.int32),
+            max_query=1,
+            max_key=length,
+            key_lengths=torch.full((batch,), length, dtype=torch.int32, device="cuda"),
+            block_table=torch.randperm(pages, generator=torch.Generator().manual_seed(copy))
+            .int()
+            .view(batch, -1)
+            .cuda(),
+        )
+        for copy in range(_COPIES)
+    ]
+    out = torch.empty_like(made[0].query)
+    lse = torch.empty(heads, batch, device="cuda")
+
+    def rotate() -> None:
+        for inputs in made:
+            triton_decode.run(inputs, _WINDOW, out, lse)
+
+    yield "triton_decode, one call", lambda: triton_decode.run(made[0], _WINDOW, out, lse), 1
+    yield "triton_decode, of eight calls", rotate, _COPIES
+    yield "FA3, window only, one call", lambda: _fa3(made[0], _WINDOW, out), 1
