@@ -1,16 +1,15 @@
 """The attention kernels beside FlexAttention, FlashAttention 3, cuDNN and FlashAttention 2, in one process on one GPU.
 
     python -m benchmarks.attention_peers pack DIR     fetches FlashAttention 3, packs all that the GPU machine needs
-    python -m benchmarks.attention_peers run --out R  there, in DIR: builds, checks errors, measures, prints the table
+    python -m benchmarks.attention_peers run --out R  there, in DIR: builds, measures, writes records to R
 
-Every call is captured in a CUDA graph and replayed, the L2 cache overwritten before each replay. TFLOP/s count visible
-keys only.
+Every forward is captured in a CUDA graph and replayed, the L2 cache overwritten before each replay. TFLOP/s count keys
+that are seen.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import lzma
 import shutil
 import subprocess
@@ -22,6 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from patchkit.attention.bench import BenchResult
+from patchkit.attention.case import problem_of
+from patchkit.attention.timing import Timing
+from patchkit.attention.workload import GPU, operations, visible_pairs
+from patchkit.record import replace
+from patchkit.runtime.attention.registry import load_kernels
+
+COMMAND = "python -m benchmarks.attention_peers run"
+BACKWARD = "prefill 32k, D 128, backward"
+DECODE = "decode 56 x 32k, page 16"
 CHECKOUT = Path(__file__).resolve().parent.parent
 WHEEL = "vllm==0.26.0"  # built against torch 2.11 and CUDA 13
 MEMBER = "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so"
@@ -66,11 +75,13 @@ def pack_all(directory: Path) -> None:
     print(f"packed; on the GPU machine, in {directory}: python3 -m benchmarks.attention_peers run --out results.json")
 
 
-def run_all(out: Path) -> None:
-    """Measure every case and write the records."""
+def run_all(directory: Path) -> None:
+    """Measure every case and write a record for each into a directory, in the form of `attention bench --record`."""
     import os
 
     import torch
+
+    from patchkit.attention.report import table, write_records
 
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch) / "libpatchkit_attention.so"
@@ -81,28 +92,23 @@ def run_all(out: Path) -> None:
         with lzma.open(CHECKOUT / PACKED) as packed, peer.open("wb") as plain:
             shutil.copyfileobj(packed, plain, 1 << 24)
         torch.ops.load_library(str(peer))
-        records = []
-        for record in _records():
-            print(_line(record), flush=True)
-            records.append(record)
-    result = {
-        "schema": 1,
-        "machine": _machine(),
-        "command": " ".join(["python3", "-m", "benchmarks.attention_peers", *sys.argv[1:]]),
-    }
-    out.write_text(json.dumps({**result, "records": records}, indent=1) + "\n")
+        results = list(_results())
+    for line, _ in table(results):
+        print(line)
+    write_records(results, machine(), COMMAND, directory)
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, object]:
+    """Return device, clocks and versions."""
     import torch
     import triton
 
     query = "name,driver_version,clocks.sm,clocks.mem,temperature.gpu"
-    asked = subprocess.run(
-        ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, check=True
-    )
+    ask = ("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
+    asked = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip().split(", ")
     return {
-        "gpu": dict(zip(query.split(","), asked.stdout.strip().split(", "), strict=True)),
+        "device": asked[0],
+        **dict(zip(query.split(",")[1:], asked[1:], strict=True)),
         "torch": torch.__version__,
         "triton": triton.__version__,
         "cudnn": torch.backends.cudnn.version(),
@@ -110,63 +116,76 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _line(record: dict[str, Any]) -> str:
-    time = record.get("milliseconds")
-    shown = f"{time['median']:.4f} ms ({time['low']:.4f} to {time['high']:.4f})" if time else record["failed"]
-    rate = f" {record['tflops']:.0f} TFLOP/s" if "tflops" in record else ""
-    error = f" error {record['error']:.2e}" if "error" in record else ""
-    return f"{record['case']}: {record['kernel']}: {shown}{rate}{error}"
-
-
-def _records() -> Iterator[dict[str, Any]]:
+def _results() -> Iterator[BenchResult]:
     from benchmarks import attention_cases as cases
 
     for case in cases.PREFILLS:
         made = cases.make_prefill(case)
         for name, call in cases.prefill_calls(made):
-            yield _record(case.name, name, call, visible=made.operations, error=partial(made.error, name))
+            yield _result(case.name, name, call, partial(made.error, name))
         del made
-    yield from (_record("backward, as the first row", name, call) for name, call in cases.backward_calls())
-    yield from cases.backward_errors()
+    errors: dict[str, float] = {}
+    for name, call in cases.backward_calls():
+        errors = errors or cases.backward_errors()
+        yield _result(BACKWARD, name, call, partial(errors.__getitem__, name), graph=False)
     for name, call, count in cases.decode_calls():
-        yield _record("decode B=56, 32k, page 16, H 32/8, D=128", name, call, count=count)
+        yield _result(DECODE, name, call, count=count)
 
 
-def _record(
-    case: str, kernel: str, call: Call, *, visible: float = 0.0, error: Call | None = None, count: int = 1
-) -> dict[str, Any]:
-    record: dict[str, Any] = {"case": case, "kernel": kernel}
+def _result(
+    workload: str, kernel: str, call: Call, error: Call = lambda: 0.0, *, count: int = 1, graph: bool = True
+) -> BenchResult:
+    """Time a call of `count` equal parts; a call that fails is a result with a fault."""
     try:
-        times = [one / count for one in measure(call)]
-        if error is not None:
-            record["error"] = error()
+        times = [one / count for one in measure(call, graph=graph)]
+        return result_of(workload, kernel, times, error())
     except (RuntimeError, ValueError, TypeError) as refused:
-        return {**record, "failed": str(refused).splitlines()[0][:120]}
+        return replace(result_of(workload, kernel, [], 0.0), fault=str(refused).splitlines()[0][:120])
+
+
+def result_of(workload: str, kernel: str, times: list[float], error: float) -> BenchResult:
+    """Return what was measured, milliseconds ascending, with the operations and pairs of the workload of that name."""
+    (found,) = (one for one in GPU if one.name == workload)
+    ours = next((one for one in load_kernels()[0] if one.name == kernel and not one.yardstick), None)
+    result = BenchResult(
+        workload=workload,
+        step=found.step,
+        kernel=kernel,
+        yardstick=not kernel.startswith(("triton", "hopper")),
+        error=error,
+    )
+    if not times:
+        return result
     middle = times[len(times) // 2]
-    record["milliseconds"] = {"median": middle, "low": times[len(times) // 10], "high": times[-len(times) // 10]}
-    record["repeats"] = len(times)
-    if visible:
-        record["tflops"] = visible / middle / 1e9
-    return record
+    computed = ours.computed(problem_of(found.case, "cuda", step=found.step)) if ours and ours.computed else 0
+    return replace(
+        result,
+        timing=Timing(median=middle, low=times[len(times) // 10], high=times[-1 - len(times) // 10], calls=len(times)),
+        teraflops=operations(found) / middle / 1e9,
+        computed_ratio=computed / visible_pairs(found.case) if computed else None,
+    )
 
 
-def measure(call: Call) -> list[float]:
-    """Return the milliseconds of the replays of a call, ascending."""
+def measure(call: Call, *, graph: bool) -> list[float]:
+    """Return the milliseconds of a call, ascending: of replays of a graph, or with the host's time of launching."""
     import torch
 
     for _ in range(3):
         call()
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
+    run = call
+    if graph:
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            call()
+        run = captured.replay
     flush = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
     begins = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS)]
     ends = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS)]
     for begin, end in zip(begins, ends, strict=True):
         flush.zero_()
         begin.record()
-        graph.replay()
+        run()
         end.record()
     torch.cuda.synchronize()
     return sorted(begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True))

@@ -38,9 +38,10 @@ def markdown(records: list[dict[str, Any]]) -> Iterator[str]:
             name = one["kernel"] if one["yardstick"] else f"**{one['kernel']}**"
             spread = f"{one['tenth_percentile']:.4g} to {one['ninetieth_percentile']:.4g}"
             ratio = "" if one["computed_ratio"] is None else f"{one['computed_ratio']:.2f}"
+            error = f"{one['error']:.1e}" if one["error"] else "not measured"
             yield (
                 f"| {record['workload']} | {name} | {one['milliseconds']:.4g} ({spread}) | {one['teraflops']:.4g} "
-                f"| {one['error']:.1e} | {ratio} |"
+                f"| {error} | {ratio} |"
             )
 
 

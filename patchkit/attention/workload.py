@@ -62,7 +62,7 @@ GPU: tuple[Workload, ...] = (
     Workload(case=_ROW),
     *(Workload(case=_prefill(f"prefill {length >> 10}k, D 128", length)) for length in (16384, 65536, 131072)),
     Workload(case=_prefill("prefill 32k, D 64", 32768, heads=16, kv_heads=16, dim=64)),
-    Workload(case=_prefill("dense 8 x 2k, D 64", 2048, heads=12, kv_heads=12, dim=64, batch=8)),
+    Workload(case=_prefill("dense 8 x 2k, D 64", 2048, heads=12, kv_heads=12, dim=64, batch=8), replayed=True),
     Workload(case=_prefill("dense 32k, D 128", 32768)),
     Workload(case=_decode(_DECODE, 32768), replayed=True),
     Workload(case=_ROW, step=BACKWARD),

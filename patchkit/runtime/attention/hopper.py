@@ -18,12 +18,13 @@ from torch import Tensor
 from . import triton_prefill
 from .problem import FORWARD, AttentionError, Inputs, Pattern, Problem
 from .registry import Kernel
-from .triton_launch import aligned, factors, pack_of, tiles_bound, window_of
+from .triton_launch import aligned, computed_pairs, factors, pack_of, tiles_bound, window_of
 from .triton_support import refusal_here
 
 LIBRARY = "libpatchkit_attention.so"
 VARIABLE = "PATCHKIT_ATTENTION_LIBRARY"
 _ROWS = 64  # of the tiles that the kernel lists
+_TILE_ROWS, _TILE_KEYS, _BOX = 128, 128, 32  # of SHAPE in prefill.cu
 _MOST_PACKED = 8
 _HEAD_DIM = 128
 _WITHOUT_WINDOW = 1 << 30
@@ -141,6 +142,11 @@ def _refusal(problem: Problem) -> str:
     return "" if problem.pattern.scale_for(problem.head_dim) > 0 else "takes positive scales"
 
 
+def _computed(problem: Problem) -> int:
+    pack = pack_of(problem.heads // problem.kv_heads, _MOST_PACKED)
+    return computed_pairs(problem, queries=_TILE_ROWS // pack, keys=_TILE_KEYS, box=_BOX)
+
+
 KERNELS = (
     Kernel(
         name="hopper_prefill",
@@ -148,5 +154,6 @@ KERNELS = (
         summary="CUDA for Hopper: wgmma, TMA, warps with roles; window and anchors, or dense causal",
         refusal=_refusal,
         run=run,
+        computed=_computed,
     ),
 )

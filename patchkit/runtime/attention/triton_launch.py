@@ -101,3 +101,26 @@ def tiles_bound(tokens: int, batch: int, block: int) -> int:
 def ceil_div(number: int, by: int) -> int:
     """Return the quotient, rounded up."""
     return math.ceil(number / by)
+
+
+def computed_pairs(problem: Problem, *, queries: int, keys: int, box: int) -> int:
+    """Return the query-key pairs of a head that tiles of so many queries and keys compute; 0 for unequal lengths.
+
+    Keys of the window and anchors fill boxes, as `tiles.key_span` says; boxes fill tiles. Triton's box is the tile.
+    """
+    pattern, count, length = problem.pattern, problem.max_query, problem.max_key
+    if not problem.equal_lengths:
+        return 0
+    pairs = 0
+    for first in range(0, count, queries):
+        low_position, last = length - count + first, length - count + min(first + queries, count) - 1
+        high = min(length, last + 1) if pattern.causal else length
+        low = anchor_end = 0
+        if pattern.window is not None and not problem.dense:
+            high = high if pattern.causal else min(length, last + pattern.window)
+            low = max(low_position - pattern.window + 1, 0)
+            low = min(0 if low < box else low, max(high, 0))
+            anchor_end = min(pattern.anchors, low, length)
+        boxes = ceil_div(max(high - low, 0), box) + ceil_div(anchor_end, box)
+        pairs += ceil_div(boxes * box, keys) * keys * queries
+    return pairs * problem.batch

@@ -13,6 +13,7 @@ from .problem import FORWARD, Inputs, Pattern, Problem
 from .registry import Compilation, Kernel
 from .triton_launch import (
     common_refusal,
+    computed_pairs,
     factors,
     pack_of,
     padded,
@@ -144,6 +145,12 @@ def _refusal(problem: Problem) -> str:
     return common_refusal(problem)
 
 
+def _computed(problem: Problem) -> int:
+    shape = SHAPES[max(padded(problem.head_dim), padded(problem.value_dim), 64), problem.dense]
+    pack = pack_of(problem.heads // problem.kv_heads, shape.pack)
+    return computed_pairs(problem, queries=shape.rows // pack, keys=shape.keys, box=shape.keys)
+
+
 KERNELS = (
     Kernel(
         name="triton_prefill",
@@ -151,6 +158,7 @@ KERNELS = (
         summary="fused forward over packed sequences, window and anchors or dense",
         refusal=_refusal,
         run=run,
+        computed=_computed,
     ),
 )
 
