@@ -39,11 +39,11 @@ extern
     __attribute__((visibility("default"))) const struct patchkit_layout_table patchkit_layout_table;
 
 /* A row of an array of struct patchkit_layout_field. */
-#define PATCHKIT_LAYOUT_FIELD(type, member) \
+#define PATCHKIT_LAYOUT_FIELD(type, member)                                                                            \
     {#member, offsetof(type, member), sizeof(((type *)0)->member), __alignof__(__typeof__(((type *)0)->member)), 0}
 
 /* A row of an array of struct patchkit_layout. */
-#define PATCHKIT_LAYOUT_STRUCT(name, type, fields) \
+#define PATCHKIT_LAYOUT_STRUCT(name, type, fields)                                                                     \
     {name, fields, sizeof(fields) / sizeof((fields)[0]), sizeof(type), __alignof__(type), 0}
 
 #endif
