@@ -214,6 +214,8 @@ def _inflate(path: Path) -> dict[str, Any]:
 
 def _content(path: Path) -> bytes:
     try:
+        if not path.is_file():
+            raise ValueError("there is no such file")
         if path.stat().st_size > _LARGEST:
             raise ValueError("it is larger than any snapshot")
         return path.read_bytes()
