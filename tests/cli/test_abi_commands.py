@@ -157,6 +157,11 @@ class TestEnv:
         assert document["possible"] is True
         assert document["torches"] == ["2.8.0"]
 
+    @pytest.mark.parametrize("version", ["abc", "3", "2.7", "3.12.1", ""])
+    def test_a_python_that_is_none_is_a_misuse(self, version: str, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "env", "vllm==0.6.3", "--python-version", version)
+        assert (said.status, "takes one like 3.12" in said.err) == (2, True)
+
     def test_everything_is_shown_on_demand(self, patchkit: Patchkit) -> None:
         said = patchkit("abi", "env", "vllm==0.10.2", "sglang==0.5.1", "--all")
         assert "numpy: " in said.out
