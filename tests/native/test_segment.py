@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import struct
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,7 +18,7 @@ from patchkit.native.launch import compose_preload
 from patchkit.native.library import has_new_strings
 from patchkit.native.monitor import look, tell
 from patchkit.native.segment import Segment
-from patchkit.native.settings import Settings, check_settings, from_numbers, parse_settings
+from patchkit.native.settings import Settings, check_settings, from_numbers, parse_settings, settings_document
 from patchkit.native.settings import numbers as settings_numbers
 from patchkit.native.symbols import HOST, read_symbols, symbols_text
 from patchkit.resources import native_directory
@@ -165,6 +168,16 @@ class TestHostile:
         with pytest.raises(ObjectFormatError, match="it ends after"):
             segment.counted()
         segment.close()
+
+    def test_settings_of_a_foreign_hand_are_shown_and_not_written_back(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            file.seek(64)
+            file.write(struct.pack("<IIdii", 7, 1, math.nan, 0, 0))
+        settings = Segment(path).counted().settings
+        assert settings_document(settings)["mode"] == "7"
+        json.dumps(settings_document(settings), allow_nan=False)
+        with pytest.raises(UsageError, match="nobody knows"):
+            check_settings(parse_settings(["every=5"], settings), ())
 
     def test_counters_out_of_range_are_not_followed(self, path: Path) -> None:
         with path.open("r+b") as file:
