@@ -56,6 +56,12 @@ class TestCheck:
         assert "verdict: broken: 1 of 1 shared objects do not fit" in said.out
         assert "next: pip install torch==2.6.0" in said.out
 
+    @pytest.mark.parametrize("glibc", ["abc", "2", "99999999999.1"])
+    def test_a_glibc_that_is_none_is_a_misuse(self, patchkit: Patchkit, kernel: Path, glibc: str) -> None:
+        against = ("--against", "torch==2.6.0")
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel, *against, "--glibc", glibc)
+        assert (said.status, "takes a version like 2.31" in said.err) == (2, True)
+
     def test_what_fits_is_done_and_says_what_is_not_known(self, patchkit: Patchkit, kernel: Path) -> None:
         said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel, "--against", "torch==2.6.0")
         assert said.status == 0
@@ -214,6 +220,38 @@ class TestSnapshot:
         said = patchkit("abi", "snapshot", "--pack", tmp_path / "facts", file)
         assert said.status == 0
         assert (tmp_path / "facts" / "wheels" / "sgl-kernel==9.9.9.json.z").is_file()
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("distribution", "../../kernel"),
+            ("distribution", "\ud800"),
+            ("distribution", ""),
+            ("version", "newest"),
+            ("version", "1/../2"),
+            ("exports", {"libc10.so": ["f" * 17]}),
+            ("exports", {f"lib{one}.so": [] for one in range(9)}),
+        ],
+    )
+    def test_what_is_no_release_is_not_packed(
+        self, patchkit: Patchkit, kernel: Path, tmp_path: Path, key: str, value: object
+    ) -> None:
+        file = tmp_path / "k.json"
+        patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
+        document = json.loads(file.read_text())
+        (document if key in document else document["wheel"])[key] = value
+        file.write_text(json.dumps(document))
+        assert patchkit("abi", "snapshot", "--pack", tmp_path / "facts", file).status == 1
+        assert not (tmp_path / "facts").exists()
+
+    def test_engine_with_a_damaged_library_fits_nothing(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        file = tmp_path / "k.json"
+        (kernel / "sgl_kernel" / "_C.abi3.so").write_bytes(b"")
+        patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
+        said = patchkit("abi", "matrix", "--engines", file, "--torch", "2.6.0")
+        assert "sgl-kernel==9.9.9 sgl_kernel/_C.abi3.so: cannot be read" in said.out
+        [one] = patchkit("abi", "matrix", "--engines", file, "--torch", "2.6.0", "--json").document["unreadable"]
+        assert one["path"] == "sgl_kernel/_C.abi3.so"
 
     def test_half_a_choice_is_a_misuse(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
         file = tmp_path / "k.json"
