@@ -27,6 +27,11 @@ class TestExplain:
         assert said.out.startswith("c10::cuda::SetDevice(signed char, bool)\n")
         assert "in torch 2.8.0 to 2.14.1; not yet in 2.7.0" in said.out
 
+    @pytest.mark.parametrize("symbol", [SYMBOL, "_ZN3c1015SmallVectorBaseIjE8grow_podEPKvmm"])
+    def test_a_function_without_a_string_is_not_said_to_return_one(self, patchkit: Patchkit, symbol: str) -> None:
+        said = patchkit("abi", "explain", symbol)
+        assert "std::string" not in said.out
+
     def test_words_of_a_message_need_no_quotes(self, patchkit: Patchkit) -> None:
         assert "SetDevice" in patchkit("abi", "explain", "ImportError:", "undefined", "symbol:", SYMBOL).out
 
