@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import zlib
 from collections.abc import Iterator, Mapping
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import ZipFile, ZipInfo
 
+from patchkit.dist import unzip_errors
 from patchkit.engine import KNOWN_NAMES, Engine, find_engine
 from patchkit.errors import RefusedError, TargetError, UnsafePathError
 from patchkit.record import dataclass
@@ -22,7 +22,7 @@ _LARGEST_MEMBER = 64 << 20
 _LARGEST_METADATA = 1 << 20
 _LARGEST_NAMES = 1 << 18  # members; the largest wheel of an engine has 3,306
 _EXPECTED = "expected a released .whl file, as `pip download --no-deps` gets it"
-_UNREADABLE = (BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
+_UNREADABLE = unzip_errors(OSError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,6 +22,19 @@ _MUST_QUOTE = compile_lazily(rb'[,"\r\n]')
 _OWN_ROW = b".dist-info/RECORD"
 
 
+def unzip_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return what zipfile raises on damaged content, and others; lzma and its error are not in every Python."""
+    import zlib
+    from zipfile import BadZipFile
+
+    errors: tuple[type[Exception], ...] = (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, *others)
+    try:
+        from lzma import LZMAError
+    except ImportError:
+        return errors
+    return (*errors, LZMAError)
+
+
 def rewrite_record(record: bytes, changes: Mapping[PurePosixPath, bytes | None]) -> bytes:
     """Return RECORD as it is after `changes`: the new content by path, None for a file that is gone.
 

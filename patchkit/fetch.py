@@ -8,7 +8,7 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from patchkit.dist import record_rows
+from patchkit.dist import record_rows, unzip_errors
 from patchkit.engine import find_engine, normalise_name
 from patchkit.environment import Distribution, directory_names, scan_site
 from patchkit.errors import RefusedError, TargetError
@@ -102,8 +102,7 @@ def fetch_distribution(
 
 def unpack_wheel(wheel: Path, directory: Path, *, progress: Progress | None = None, python_only: bool = False) -> None:
     """Unpack a wheel into a new directory; RefusedError when a member would leave it or is not a plain file."""
-    import zlib
-    from zipfile import BadZipFile, ZipFile
+    from zipfile import ZipFile
 
     tell = progress or _tell_nobody
     directory.mkdir()
@@ -118,7 +117,7 @@ def unpack_wheel(wheel: Path, directory: Path, *, progress: Progress | None = No
             for member in wanted:
                 done += _extract(archive, member, directory)
                 tell_size(f"unpacking {wheel.name}: {done >> 20} of {total >> 20} MiB")
-    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except unzip_errors() as error:
         raise RefusedError(f"{wheel.name} is damaged", why=f"  {error}", hint="download it again") from error
     except OSError as error:
         raise RefusedError(f"{wheel.name} cannot be unpacked into {directory}", why=f"  {error}") from error

@@ -93,7 +93,7 @@ static bool reserve_later(size_t at, size_t length)
 
 static char *make_file(void)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = pk_create(path);
     if (fd < 0)
         return NULL;
     char *made = MAP_FAILED;

@@ -40,6 +40,7 @@ void pk_say(const char *words, const char *detail);
 __attribute__((noreturn)) void pk_die(const char *words, const char *detail);
 
 /* segment.c: the shared file, its slots and rings. */
+int pk_create(const char *path);
 bool pk_open_segment(void);
 void pk_count(unsigned index);
 void pk_record(const struct pk_record *record);

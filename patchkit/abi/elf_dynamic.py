@@ -27,6 +27,7 @@ _DF_SYMBOLIC, _DF_BIND_NOW, _DF_1_NOW = 2, 8, 1
 _MOST_ENTRIES = 1 << 14
 _MOST_VERSIONS = 1 << 14
 _LONGEST_STRING = 1 << 16
+_MOST_NAMES = 1 << 28  # bytes of all names together: a table may be pointed into again and again
 _LARGEST_NOTES = 1 << 16
 _VERSION_INDEX = 0x7FFF
 
@@ -46,6 +47,7 @@ class Dynamic:
 
     def __init__(self, elf: ElfFile) -> None:
         self._elf = elf
+        self._left = _MOST_NAMES
         self.entries: dict[int, list[int]] = {}
         segment = next((one for one in elf.segments if one.kind == PT_DYNAMIC), None)
         if segment is None:
@@ -64,10 +66,17 @@ class Dynamic:
 
     def string(self, offset: int, what: str) -> str:
         """Return a string of the table; ObjectFormatError when it is outside or does not end."""
+        return self.name(offset, what).decode("utf-8", "backslashreplace")
+
+    def name(self, offset: int, what: str) -> bytes:
+        """Return the bytes of a string of the table."""
         end = self.strings.find(b"\0", offset, offset + _LONGEST_STRING) if offset < len(self.strings) else -1
         if end < 0:
             raise self._elf.fault(f"the name of its {what} is not in its string table")
-        return self.strings[offset:end].decode("utf-8", "backslashreplace")
+        self._left -= end - offset
+        if self._left < 0:
+            raise self._elf.fault(f"the names of its {what} would be more than {_MOST_NAMES >> 20} MiB")
+        return self.strings[offset:end]
 
     def names(self, tag: int, what: str) -> tuple[str, ...]:
         """Return the strings that the entries of a tag name."""

@@ -106,14 +106,8 @@ def read_symbols(elf: ElfFile, dynamic: Dynamic) -> tuple[Symbol, ...]:
 
 def read_export_names(elf: ElfFile, dynamic: Dynamic) -> list[bytes]:
     """Return the names of the symbols that a file defines for others: the quick way for a library with 100,000."""
-    strings, names = dynamic.strings, []
-    for _, (at, _, _, _, section) in _rows(_symbol_table(elf, dynamic)):
-        if section:
-            end = strings.find(b"\0", at)
-            if not 0 <= at < end:
-                raise elf.fault("the name of its symbols is not in its string table")
-            names.append(strings[at:end])
-    return names
+    rows = _rows(_symbol_table(elf, dynamic))
+    return [dynamic.name(at, "symbols") for _, (at, _, _, _, section) in rows if section]
 
 
 def read_uses(elf: ElfFile, dynamic: Dynamic) -> dict[str, Use]:

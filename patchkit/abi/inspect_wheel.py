@@ -13,7 +13,7 @@ from patchkit.abi.elf import SharedObject, read_exports, read_object
 from patchkit.abi.facts import Import, ObjectFacts, VersionNeed, WheelFacts
 from patchkit.abi.snapshot import TORCH, Snapshot
 from patchkit.abi.symbol_table import hash_name
-from patchkit.dist import record_rows
+from patchkit.dist import record_rows, unzip_errors
 from patchkit.engine import normalise_name
 from patchkit.environment import directory_names, read_small
 from patchkit.errors import ObjectFormatError, TargetError
@@ -30,6 +30,7 @@ TORCH_LIBRARIES = ("libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_c
 _LARGEST_RECORD = 1 << 24
 _MOST_OBJECTS = 512
 _CHUNK = 1 << 20
+_LARGEST_WHEEL = 1 << 34  # unpacked: the largest that engines ship take 4 GB
 
 
 def inspect_tree(root: Path, dist_info: str, *, file: str = "", sha256: str = "", symbols: bool = True) -> WheelFacts:
@@ -57,7 +58,7 @@ def inspect_tree(root: Path, dist_info: str, *, file: str = "", sha256: str = ""
         requires_python="".join(headers.get("requires-python", [])[:1]),
         requires=tuple(headers.get("requires-dist", ())),
         extras=tuple(headers.get("provides-extra", ())),
-        objects=tuple(inspect_object(root, path, symbols=symbols) for path in paths if (root / path).exists()),
+        objects=tuple(inspect_object(root, path, symbols=symbols) for path in paths),
     )
 
 
@@ -77,7 +78,9 @@ def inspect_object(root: Path, path: PurePosixPath, *, symbols: bool = True) -> 
     try:
         return object_facts(read_object(root / path, str(path), symbols=symbols), str(path))
     except ObjectFormatError as error:
-        return ObjectFacts(path=str(path), fault=error.why.strip() or error.what)
+        missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        fault = "RECORD lists it, and it is not there" if missing else error.why.strip() or error.what
+        return ObjectFacts(path=str(path), fault=fault)
 
 
 def object_facts(shared: SharedObject, path: str) -> ObjectFacts:
@@ -114,15 +117,16 @@ def take_snapshot(root: Path, dist_info: str, *, file: str = "", sha256: str = "
 def unpacked_objects(wheel: Path, *, tell: Progress) -> Iterator[tuple[Path, str]]:
     """Unpack metadata and shared objects of a .whl file for a while; give the directory and the dist-info's name."""
     import tempfile
-    import zlib
-    from zipfile import BadZipFile, ZipFile
+    from zipfile import ZipFile
 
+    if not wheel.is_file():
+        raise TargetError(f"{wheel}: not a file", hint="name a .whl file")
     with tempfile.TemporaryDirectory(prefix="patchkit-abi-") as scratch:
         root = Path(scratch)
         try:
             with ZipFile(wheel) as archive:
                 dist_info = _unpack(archive, root, wheel.name, tell=tell)
-        except (BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+        except unzip_errors(OSError, ValueError) as error:
             raise TargetError(
                 f"{wheel}: not a wheel that can be read", why=f"  {error}", hint="download it again with pip"
             ) from error
@@ -177,13 +181,12 @@ def _recorded(home: Path) -> list[PurePosixPath]:
 
 def _unpack(archive: ZipFile, root: Path, name: str, *, tell: Progress) -> str:
     homes = set()
-    for member in archive.infolist():
-        path = PurePosixPath(member.filename)
-        inside = not path.is_absolute() and ".." not in path.parts and "\\" not in member.filename
-        is_metadata = len(path.parts) == 2 and path.parts[0].endswith(".dist-info")  # noqa: PLR2004 - directory, file
-        if member.is_dir() or not inside or not (is_metadata or _is_wanted(path)):
-            continue
-        if is_metadata:
+    members = [(PurePosixPath(member.filename), member) for member in archive.infolist()]
+    wanted = [(path, member) for path, member in members if not member.is_dir() and _is_inside(path, member.filename)]
+    wanted = [(path, member) for path, member in wanted if _is_metadata(path) or _is_wanted(path)]
+    _check_room(sum(member.file_size for _, member in wanted), root, name)
+    for path, member in wanted:
+        if _is_metadata(path):
             homes.add(path.parts[0])
         else:
             tell(f"unpacking {path}: {member.file_size >> 20} MiB")
@@ -194,6 +197,25 @@ def _unpack(archive: ZipFile, root: Path, name: str, *, tell: Progress) -> str:
     if len(homes) != 1:
         raise ValueError(f"{name} has {len(homes)} dist-info directories, expected one")
     return homes.pop()
+
+
+def _check_room(size: int, scratch: Path, name: str) -> None:
+    """Refuse what does not fit on the disk, and what no engine has: a small file may promise terabytes."""
+    room = min(_LARGEST_WHEEL, shutil.disk_usage(scratch).free)
+    if size > room:
+        raise TargetError(
+            f"{name}: too large to unpack",
+            why=f"  its shared objects take {size >> 20} MiB, and {scratch.parent} has room for {room >> 20} MiB",
+            hint="TMPDIR=DIR names another place; an unpacked wheel is read with --root DIR",
+        )
+
+
+def _is_inside(path: PurePosixPath, filename: str) -> bool:
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\\" not in filename
+
+
+def _is_metadata(path: PurePosixPath) -> bool:
+    return len(path.parts) == 2 and path.parts[0].endswith(".dist-info")  # noqa: PLR2004 - directory, file
 
 
 def _is_wanted(path: PurePosixPath) -> bool:

@@ -41,6 +41,15 @@ class MatrixRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Unreadable:
+    """A shared object that could not be read, and why: of its engine nothing is known to fit."""
+
+    engine: str
+    path: str
+    fault: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
     """Rows in the order of engines and paths; `torches` are the columns, of `structs` too."""
 
@@ -48,9 +57,12 @@ class Matrix:
     rows: tuple[MatrixRow, ...]
     structs: tuple[StructRow, ...] = ()
     engine_structs: tuple[EngineStruct, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
     def fitting(self, engine: str) -> tuple[str, ...]:
         """Return the torches with which nothing of an engine lacks a symbol."""
+        if any(one.engine == engine for one in self.unreadable):
+            return ()
         rows = [row for row in self.rows if row.engine == engine]
         return tuple(
             torch
@@ -72,6 +84,12 @@ def build_matrix(
         rows=tuple(row for wheel in wheels for row in _rows(wheel, torches)),
         structs=struct_rows([one.layouts for one in torches]),
         engine_structs=tuple(row for one in wheels for row in engine_structs(one.title, stored.of(one.title))),
+        unreadable=tuple(
+            Unreadable(engine=wheel.title, path=one.path, fault=one.fault)
+            for wheel in wheels
+            for one in wheel.objects
+            if one.fault
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from patchkit.abi.facts import WheelFacts
 from patchkit.abi.layout_facts import Records
 from patchkit.abi.snapshot import (
     ENDING,
@@ -19,7 +20,10 @@ from patchkit.abi.snapshot import (
     wheel_document,
 )
 from patchkit.abi.symbol_table import build_table
-from patchkit.errors import RefusedError
+from patchkit.errors import ObjectFormatError, RefusedError
+from patchkit.pattern import compile_lazily
+
+_NAME = compile_lazily(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
 
 
 def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...]:
@@ -33,6 +37,7 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
     layouts: dict[str, Records] = {}
     for snapshot in snapshots:
         wheel = snapshot.wheel
+        _check_title(wheel)
         wheels[wheel.distribution, wheel.version] = wheel
         if wheel.distribution == TORCH:
             exports[wheel.version] = snapshot.exports
@@ -47,6 +52,22 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
     if layouts:
         _write(directory / LAYOUTS, facts.types.content(layouts))
     return tuple(one.title for one in ordered)
+
+
+def _check_title(wheel: WheelFacts) -> None:
+    """A snapshot's name becomes a file's: only what a distribution can be called, in a version that can be ordered."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        well_formed = bool(_NAME.fullmatch(wheel.distribution)) and str(Version(wheel.version)) == wheel.version
+    except InvalidVersion:
+        well_formed = False
+    if not well_formed:
+        raise ObjectFormatError(
+            f"{ascii(wheel.title)[:80]}: no distribution is called so",
+            why="  expected a normalised name and a version of PEP 440",
+            hint="make the snapshot anew with `patchkit abi snapshot`",
+        )
 
 
 def _stored_exports(facts: Facts) -> dict[str, Mapping[str, Iterable[int]]]:

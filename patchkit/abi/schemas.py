@@ -17,7 +17,7 @@ _SCHEMA = compile_lazily(
     # A compiler that builds a std::string from a literal may keep its last bytes elsewhere: then the result is cut off.
     rb"(\((?:[^()\0]|\([^()\0]*\)){0,500}\)|"
     + _TYPE
-    + rb"[A-Za-z0-9_.]*(?:\([a-z0-9]+!?[^()\0]*\))?(?:\[[0-9]*\])?\??)?"
+    + rb"[A-Za-z0-9_.]*(?:\([a-z0-9]{1,40}!?[^()\0]{0,200}\))?(?:\[[0-9]*\])?\??)?"
 )
 _SPACE = compile_lazily(r"\s+")
 _CHUNK = 1 << 22

@@ -29,6 +29,7 @@ WHEELS, SYMBOLS, LAYOUTS = "wheels", "torch.symbols", "layouts.json.z"
 ENDING = ".json.z"
 TORCH = "torch"
 _LARGEST = 1 << 28
+_MOST_LIBRARIES = 8  # a symbol table has a bit for each in a byte
 _BROKEN = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OSError, zlib.error)
 
 
@@ -136,7 +137,9 @@ def read_snapshot(path: Path) -> Snapshot:
     try:
         document = json.loads(_content(path))
         _check_schema(document)
-        exports = {str(key): tuple(int(one, 16) for one in value) for key, value in document["exports"].items()}
+        exports = {str(key): tuple(map(_hash, value)) for key, value in document["exports"].items()}
+        if len(exports) > _MOST_LIBRARIES:
+            raise ValueError(f"it has the exports of {len(exports)} libraries")
         return Snapshot(
             wheel=wheel_from(document["wheel"]), exports=exports, layouts=records_from(document.get("layouts", {}))
         )
@@ -214,6 +217,8 @@ def _inflate(path: Path) -> dict[str, Any]:
 
 def _content(path: Path) -> bytes:
     try:
+        if not path.is_file():
+            raise ValueError("there is no such file")
         if path.stat().st_size > _LARGEST:
             raise ValueError("it is larger than any snapshot")
         return path.read_bytes()
@@ -231,6 +236,13 @@ def _damaged(name: str, error: Exception) -> ObjectFormatError:
     return ObjectFormatError(
         f"{name}: not a snapshot that can be read", why=f"  {error}", hint="make it anew with `patchkit abi snapshot`"
     )
+
+
+def _hash(text: str) -> int:
+    value = int(text, 16)
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"a hash is out of range: {text[:40]}")
+    return value
 
 
 def _text(value: Any) -> str:

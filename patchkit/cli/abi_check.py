@@ -13,6 +13,9 @@ from patchkit.cli.abi_show import check_document, show_check
 from patchkit.cli.options import Choice, json_option, tree_options
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
+from patchkit.pattern import compile_lazily
+
+_GLIBC = compile_lazily(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 @click.command("check", short_help="Whether an engine's shared objects fit a torch and a system.")
@@ -74,6 +77,8 @@ def _report(ground: Ground, against: str, glibc: str) -> CheckReport:
         raise UsageError("torch is what others are checked against", hint="`patchkit abi diff` compares two torches")
     wheel = inspect_tree(ground.root, ground.dist_info, file=ground.file)
     torch = against_torch(against, ground, wheel, facts)
+    if glibc and not _GLIBC.fullmatch(glibc):
+        raise UsageError(f"no glibc {glibc[:40]!r}", why="  --glibc takes a version like 2.31")
     system = other_system(glibc) if glibc else read_system()
     findings = (
         *audit_tags(wheel, ground.python_version),

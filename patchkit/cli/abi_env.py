@@ -6,10 +6,12 @@ import click
 
 from patchkit.abi.sharing import Member, Shared, Sharing
 from patchkit.cli.options import json_option
-from patchkit.errors import ExitStatus
+from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
+from patchkit.pattern import compile_lazily
 
 _PYTHON = "3.12"
+_VERSION = compile_lazily(r"3\.[0-9]{1,3}")
 
 
 @click.command("env", short_help="Whether engines can share one environment: what pins what.")
@@ -32,6 +34,8 @@ def command(*, engines: tuple[str, ...], python_version: str, everything: bool, 
     from patchkit.abi.sharing import compare_requirements, split_extras
     from patchkit.abi.snapshot import stored_facts
 
+    if not _VERSION.fullmatch(python_version):
+        raise UsageError(f"no Python {python_version[:40]!r}", why="  --python-version takes one like 3.12")
     facts = stored_facts()
     named = [(stored_wheel(text, facts), extras) for text, extras in map(split_extras, engines)]
     sharing = compare_requirements(named, facts, python_version=python_version)

@@ -80,6 +80,8 @@ def _show(matrix: Matrix, output: Output) -> None:
     notes = sorted({cell.note for row in matrix.rows for cell in row.cells if cell.note})
     if notes:
         output.line(f"*: {'; '.join(notes)}", style="dim")
+    for one in matrix.unreadable:
+        output.line(f"{one.engine} {one.path}: cannot be read: {one.fault}", style="bad")
     _show_structs(matrix, output)
 
 
@@ -120,6 +122,7 @@ def _document(matrix: Matrix) -> dict[str, object]:
             }
             for row in matrix.rows
         ],
+        "unreadable": [{"engine": one.engine, "path": one.path, "fault": one.fault} for one in matrix.unreadable],
         "structs": [
             {
                 "name": row.name,

@@ -11,7 +11,8 @@ import click
 
 from patchkit.cli.options import Choice, select_tree, tree_options
 from patchkit.errors import UsageError
-from patchkit.native.build import BuildArtifact, BuildRequest, build, cache_directory
+from patchkit.native.build import BuildArtifact, BuildRequest, build
+from patchkit.native.cache import cache_directory
 from patchkit.native.launch import LaunchPlan, plan_launch
 from patchkit.native.settings import MODES, Settings, parse_settings
 from patchkit.native.symbols import HOST, NO_HOOK, EntryPoint, entry_points, named_entry_points, read_symbols

@@ -47,4 +47,9 @@ def command(
     if executable is None:
         raise UsageError(f"no program {line[0]}", hint="the command stands behind --")
     output.flush()
-    os.execve(executable, list(line), launch_environment(plan, os.environ))  # noqa: S606 -- no shell, on purpose
+    try:
+        os.execve(executable, list(line), launch_environment(plan, os.environ))  # noqa: S606 -- no shell, on purpose
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{executable} cannot be run", why=f"  {error}", hint="a script needs a first line like #!/bin/sh"
+        ) from error

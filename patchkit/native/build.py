@@ -7,11 +7,11 @@ headers of the target's torch. Whatever takes part is in the key: sources, rows,
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from patchkit.errors import RefusedError
+from patchkit.native.cache import COMPLETE, check_kept, digest_of, make_cache, scratch_below
 from patchkit.native.compiler import (
     HOST_FLAGS,
     LINK_FLAGS,
@@ -62,37 +62,29 @@ class BuildArtifact:
         return self.directory / HOST_PROGRAM
 
 
-def cache_directory() -> Path:
-    """Return where builds are kept: PATCHKIT_NATIVE, else below the user's cache directory."""
-    if chosen := os.environ.get("PATCHKIT_NATIVE"):
-        return Path(chosen).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base).absolute() if base else Path.home() / ".cache") / "patchkit" / "native"
-
-
 def build(request: BuildRequest, cache: Path, *, on_start: Callable[[], None] | None = None) -> BuildArtifact:
     """Build what is asked for, or return what was built from the same; RefusedError shows a compiler's words.
 
     `on_start` is called where something has to be compiled.
     """
-    import tempfile
-
     key = _key(request)
     directory = cache / key
-    if (directory / "complete").is_file():
-        return _artifact(request, key, directory, commands=(), fresh=False)
+    make_cache(cache)
+    if (directory / COMPLETE).is_file():
+        kept = _artifact(request, key, directory, commands=(), fresh=False)
+        check_kept(directory, kept.stage1, kept.stage2)
+        return kept
     if on_start is not None:
         on_start()
-    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(prefix=f"{key}.", dir=cache) as scratch:
+    with scratch_below(cache, key) as scratch:
         work = Path(scratch) / "build"
-        work.mkdir()
+        work.mkdir(mode=0o755)
         commands = tuple(_build_in(request, work))
-        (work / "complete").touch()
+        (work / COMPLETE).write_text(digest_of(work / STAGE1))
         try:
             work.rename(directory)
         except OSError as error:
-            if not (directory / "complete").is_file():  # else another build of the same was first
+            if not (directory / COMPLETE).is_file():  # else another build of the same was first
                 raise RefusedError(
                     f"{directory} cannot be written", why=f"  {error}", hint="PATCHKIT_NATIVE=DIR names another place"
                 ) from error

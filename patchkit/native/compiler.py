@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from patchkit.errors import RefusedError
+from patchkit.errors import RefusedError, UsageError
 from patchkit.process import run_child
 from patchkit.record import dataclass
 
@@ -63,7 +63,10 @@ def compile_with(command: Sequence[str], directory: Path) -> str:
 
 
 def _command(variable: str, otherwise: str) -> tuple[str, ...]:
-    words = shlex.split(os.environ.get(variable, "")) or [otherwise]
+    try:
+        words = shlex.split(os.environ.get(variable, "")) or [otherwise]
+    except ValueError as error:
+        raise UsageError(f"{variable} is no command: {os.environ[variable][:60]!r}", why=f"  {error}") from error
     found = shutil.which(words[0])
     if found is None:
         raise RefusedError(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from patchkit.errors import RefusedError, UsageError
 from patchkit.native.build import STAGE1, BuildArtifact
+from patchkit.native.program import program_faults
 from patchkit.native.settings import Settings, check_settings, numbers
 from patchkit.record import dataclass
 
@@ -33,6 +34,12 @@ def plan_launch(
     if settings.mode == "replace" and replacement is None:
         raise UsageError("mode=replace needs a library", hint="--replace LIBRARY exports patchkit_attention_run")
     real = tuple(os.path.realpath(program) for program in programs)
+    if faults := [fault for program in programs for fault in program_faults(program)]:
+        raise RefusedError(
+            "the shim cannot be awake in this program",
+            why="\n".join(f"  {fault}" for fault in faults),
+            hint="--python EXE and --program EXE name programs themselves, not scripts that start them",
+        )
     if any(":" in program for program in real):
         raise RefusedError(f"a colon is in the path of the interpreter: {', '.join(real)}")
     variables = {
@@ -81,4 +88,5 @@ def path_file(plan: LaunchPlan, stage1: Path) -> str:
     variables = {name: value for name, value in plan.variables if name != "LD_PRELOAD"}
     told = "".join(f"os.environ.setdefault({name!r}, {value!r}); " for name, value in variables.items())
     opened = f"__import__('ctypes').CDLL({str(stage1)!r}, mode=__import__('ctypes').RTLD_GLOBAL)"
-    return f'import os; exec("""if os.environ.get(\'PATCHKIT_SHIM_PTH\') == \'1\': {told}{opened}""")\n'
+    inner = f"if os.environ.get('PATCHKIT_SHIM_PTH') == '1': {told}{opened}"
+    return f"import os; exec({inner!r})\n"

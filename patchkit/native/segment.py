@@ -1,7 +1,8 @@
 """The file in shared memory in which a watched process counts: native/include/patchkit/shim.h, read from outside.
 
 The file is another process's and changes while it is read. Its owner, mode and length are checked before anything in
-it is believed; a record counts only if its number is the same before and after it was copied.
+it is believed; a record counts only if its number is the same before and after it was copied. It is read with `pread`
+and not mapped: looking at a page that was never written would take memory of a /dev/shm that may be full (SIGBUS).
 """
 
 from __future__ import annotations
@@ -97,29 +98,33 @@ class Segment:
 
     def __init__(self, path: Path, *, writable: bool = False) -> None:
         self.path = path
-        self._map = _map(path, writable=writable)
+        self._descriptor = _open(path, writable=writable)
         self._cursors = [0] * SLOTS
         self.lost = 0
 
     def close(self) -> None:
-        """Let go of the mapping."""
-        self._map.close()
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
 
     def counted(self) -> Counted:
         """Read the counters."""
-        head = _HEAD.unpack_from(self._map, 0)
+        claimed = min(_HEAD.unpack(self._bytes(0, _HEAD.size))[7], SLOTS)
+        seen = self._bytes(0, SLOTS_AT + claimed * SLOT_BYTES)
+        head = _HEAD.unpack_from(seen, 0)
         pid, start_time, symbols, stage2 = head[4], head[6], min(head[2], SYMBOLS), head[8]
-        slots = [SLOTS_AT + index * SLOT_BYTES for index in range(min(head[7], SLOTS))]
-        states = [_SLOT.unpack_from(self._map, slot) for slot in slots]
-        compared, differed, replaced = struct.unpack_from("<3Q", self._map, _COUNTED_AT)
+        slots = [SLOTS_AT + index * SLOT_BYTES for index in range(claimed)]
+        states = [_SLOT.unpack_from(seen, slot) for slot in slots]
+        compared, differed, replaced = struct.unpack_from("<3Q", seen, _COUNTED_AT)
         return Counted(
             pid=pid,
             start_time=start_time,
-            program=self._text(_PROGRAM_AT, _PATH),
-            settings=self.settings(),
+            program=_text(seen, _PROGRAM_AT, _PATH),
+            settings=from_numbers(_SETTINGS.unpack_from(seen, _SETTINGS_AT)[:7]),
             stage2=STAGE2_STATES[stage2] if stage2 < len(STAGE2_STATES) else str(stage2),
-            message=self._text(_MESSAGE_AT, _PATH),
-            symbols=tuple(self._symbol(index, slots) for index in range(symbols)),
+            message=_text(seen, _MESSAGE_AT, _PATH),
+            symbols=tuple(_symbol(seen, index, slots) for index in range(symbols)),
             threads=sum(1 for state in states if state[0]),
             written=sum(state[2] for state in states),
             unrecorded=head[9] + sum(state[3] for state in states),
@@ -128,14 +133,10 @@ class Segment:
             replaced=replaced,
         )
 
-    def settings(self) -> Settings:
-        """Return what the process is told now."""
-        return from_numbers(_SETTINGS.unpack_from(self._map, _SETTINGS_AT)[:7])
-
     def write(self, settings: Settings) -> None:
         """Tell the process: the numbers first, the mode last, each by one store."""
         mode, every, scale, window, offset, theta, tolerance = numbers(settings)
-        with memoryview(self._map) as whole:
+        with mmap.mmap(self._descriptor, CONTROL_BYTES) as control, memoryview(control) as whole:
             words, longs = whole.cast("I"), whole.cast("Q")
             try:
                 at, along = _SETTINGS_AT // 4, _SETTINGS_AT // 8
@@ -150,9 +151,9 @@ class Segment:
 
     def records(self) -> Iterator[Record]:
         """Yield the records that came since the last time, thread by thread; what was overwritten counts as lost."""
-        claimed = min(_HEAD.unpack_from(self._map, 0)[7], SLOTS)
+        claimed = min(_HEAD.unpack(self._bytes(0, _HEAD.size))[7], SLOTS)
         for index in range(claimed):
-            written = struct.unpack_from("<Q", self._map, SLOTS_AT + index * SLOT_BYTES + 8)[0]
+            written = self._number(SLOTS_AT + index * SLOT_BYTES + 8)
             first = max(self._cursors[index], written - RECORDS, 0)
             self.lost += first - self._cursors[index]
             for number in range(first, written):
@@ -165,26 +166,37 @@ class Segment:
 
     def _record(self, slot: int, number: int) -> Record | None:
         at = RINGS_AT + (slot * RECORDS + number % RECORDS) * RECORD_BYTES
-        before = struct.unpack_from("<Q", self._map, at)[0]
-        copy = self._map[at : at + RECORD_BYTES]
-        after = struct.unpack_from("<Q", self._map, at)[0]
+        before = self._number(at)
+        copy = self._bytes(at, RECORD_BYTES)
+        after = self._number(at)
         return _parsed(copy) if before == after == number + 1 else None
 
-    def _symbol(self, index: int, slots: list[int]) -> SymbolState:
-        at = SYMBOLS_AT + index * SYMBOL_BYTES
-        way, typed = struct.unpack_from("<II", self._map, at + _NAME + _PATH + 8)
-        calls = struct.unpack_from("<Q", self._map, _OVERFLOW_AT + 8 * index)[0]
-        calls += sum(struct.unpack_from("<Q", self._map, slot + _CALLS_AT + 8 * index)[0] for slot in slots)
-        return SymbolState(
-            name=self._text(at, _NAME),
-            object=self._text(at + _NAME, _PATH),
-            way=_WAYS[way] if way < len(_WAYS) else str(way),
-            typed=bool(typed),
-            calls=calls,
-        )
+    def _number(self, at: int) -> int:
+        return int.from_bytes(self._bytes(at, 8), "little")
 
-    def _text(self, at: int, size: int) -> str:
-        return bytes(self._map[at : at + size]).partition(b"\0")[0].decode("utf-8", "backslashreplace")
+    def _bytes(self, at: int, size: int) -> bytes:
+        content = os.pread(self._descriptor, size, at)
+        if len(content) != size:
+            raise ObjectFormatError(f"{self.path}: not a segment", why=f"  it ends after {at + len(content)} bytes")
+        return content
+
+
+def _symbol(seen: bytes, index: int, slots: list[int]) -> SymbolState:
+    at = SYMBOLS_AT + index * SYMBOL_BYTES
+    way, typed = struct.unpack_from("<II", seen, at + _NAME + _PATH + 8)
+    calls = struct.unpack_from("<Q", seen, _OVERFLOW_AT + 8 * index)[0]
+    calls += sum(struct.unpack_from("<Q", seen, slot + _CALLS_AT + 8 * index)[0] for slot in slots)
+    return SymbolState(
+        name=_text(seen, at, _NAME),
+        object=_text(seen, at + _NAME, _PATH),
+        way=_WAYS[way] if way < len(_WAYS) else str(way),
+        typed=bool(typed),
+        calls=calls,
+    )
+
+
+def _text(seen: bytes, at: int, size: int) -> str:
+    return seen[at : at + size].partition(b"\0")[0].decode("utf-8", "backslashreplace")
 
 
 def _parsed(copy: bytes) -> Record:
@@ -211,27 +223,29 @@ def _shape(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in sizes if size)
 
 
-def _map(path: Path, *, writable: bool) -> mmap.mmap:
-    """Map a segment, if it is a file that only its owner can write, ours, whole, and of our version."""
+def _open(path: Path, *, writable: bool) -> int:
+    """Open a segment, if it is a file that only its owner can write, ours, whole, and of our version."""
     flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
         raise ObjectFormatError(f"{path}: cannot be opened", why=f"  {error}") from error
     try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or stat.S_IMODE(about.st_mode) != _MODE:
-            raise ObjectFormatError(f"{path}: not a segment", why="  expected a file with mode 0600")
-        if about.st_uid != os.geteuid():
-            raise ObjectFormatError(f"{path}: of another user", why=f"  uid {about.st_uid}, not {os.geteuid()}")
-        if about.st_size != SEGMENT_BYTES:
-            raise ObjectFormatError(f"{path}: not a segment", why=f"  {about.st_size} bytes, not {SEGMENT_BYTES}")
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        mapped = mmap.mmap(descriptor, SEGMENT_BYTES, access=access)
-    finally:
+        _check(descriptor, path)
+    except ObjectFormatError:
         os.close(descriptor)
-    magic, version = struct.unpack_from("<8sI", mapped, 0)
+        raise
+    return descriptor
+
+
+def _check(descriptor: int, path: Path) -> None:
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or stat.S_IMODE(about.st_mode) != _MODE:
+        raise ObjectFormatError(f"{path}: not a segment", why="  expected a file with mode 0600")
+    if about.st_uid != os.geteuid():
+        raise ObjectFormatError(f"{path}: of another user", why=f"  uid {about.st_uid}, not {os.geteuid()}")
+    if about.st_size != SEGMENT_BYTES:
+        raise ObjectFormatError(f"{path}: not a segment", why=f"  {about.st_size} bytes, not {SEGMENT_BYTES}")
+    magic, version = struct.unpack("<8sI", os.pread(descriptor, 12, 0).ljust(12, b"\0"))
     if magic != MAGIC or version != VERSION:
-        mapped.close()
         raise ObjectFormatError(f"{path}: not a segment of this version", why=f"  it begins with {magic!r} {version}")
-    return mapped

@@ -47,6 +47,8 @@ def parse_settings(words: Sequence[str], before: Settings) -> Settings:
 
 def check_settings(settings: Settings, rows: Sequence[EntryPoint]) -> None:
     """UsageError when a setting would change nothing at any of the entry points."""
+    if settings.mode not in MODES:
+        raise UsageError(f"the mode is {settings.mode[:20]!r}, which nobody knows", hint="say a mode too: mode=count")
     hooks = [HOOKS[row.hook] for row in rows if row.hook in HOOKS]
     names = ", ".join(row.name for row in rows) or "none"
     if settings.mode == "replace" and not any(hook.replaces for hook in hooks):
@@ -90,8 +92,9 @@ def from_numbers(values: Sequence[int]) -> Settings:
 
 
 def settings_document(settings: Settings) -> Mapping[str, object]:
-    """Return settings for JSON."""
-    return {name: getattr(settings, name) for name in Settings.__slots__}
+    """Return settings for JSON; what is no number there (a foreign hand wrote it) as text."""
+    values = {name: getattr(settings, name) for name in Settings.__slots__}
+    return {name: value if name == "mode" or math.isfinite(value) else str(value) for name, value in values.items()}
 
 
 def _value(name: str, text: str, before: object) -> object:

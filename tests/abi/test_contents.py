@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,18 @@ def test_result_that_is_cut_off_is_not_guessed(tmp_path: Path) -> None:
 
 def test_name_of_an_operator_has_its_overload() -> None:
     assert operator_name("gemm.out(Tensor a) -> ()") == "gemm.out"
+
+
+def test_a_string_made_to_be_slow_is_read_at_once(tmp_path: Path) -> None:
+    """Quadratic, it would take hours of CPU; the limit is the child's, so that no other work can spoil it."""
+    endless = b"\0f(Tensor a) -> Tensor(" + b"a" * 500_000 + b"\0"
+    path = tmp_path / "blob"
+    path.write_bytes(endless)
+    library = compile_shared(
+        tmp_path, "a.so", f'asm(".section .rodata\\n.incbin \\"{path}\\"\\n.text");\nint entry(void) {{ return 0; }}\n'
+    )
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_CPU, (20, 20))\n"
+    imports = "from pathlib import Path\nfrom patchkit.abi.elf import read_object\n"
+    read = f"{limited}{imports}print(read_object(Path({str(library)!r})).schemas)"
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "('f(Tensor a) -> Tensor',)\n"), done.stderr

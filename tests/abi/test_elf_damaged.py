@@ -10,10 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from patchkit.abi.elf import read_object
-from patchkit.abi.elf_dynamic import DT_GNU_HASH, DT_HASH, DT_RELASZ, DT_STRSZ, DT_SYMTAB, DT_VERNEED, DT_VERNEEDNUM
+from patchkit.abi.elf import read_exports, read_object
+from patchkit.abi.elf_dynamic import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_RELASZ,
+    DT_STRSZ,
+    DT_SYMTAB,
+    DT_VERNEED,
+    DT_VERNEEDNUM,
+    Dynamic,
+)
 from patchkit.abi.elf_file import PT_DYNAMIC, open_elf
 from patchkit.errors import ObjectFormatError
+from tests.abi.binaries import compile_shared, needs_compiler
 from tests.abi.test_elf import REAL
 
 _HANGS_AFTER = 120  # seconds for 34 files; they take about one
@@ -122,3 +132,23 @@ def test_reading_past_the_end_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(ObjectFormatError, match="short") as caught:
             elf.read(0, 64, "table")
     assert "ends after 0 of 64 bytes" in caught.value.why
+
+
+@needs_compiler
+def test_names_that_would_fill_the_memory_are_an_error(tmp_path: Path) -> None:
+    """Ten thousand symbols that all have one name of 60,000 letters: 600 MB out of a file of 1 MB."""
+    long_name = "f" * 60_000
+    plenty = "".join(f".globl n{one}\\n n{one}:\\n" for one in range(10_000))
+    path = compile_shared(tmp_path, "a.so", f'int {long_name}(void) {{ return 0; }}\nasm("{plenty}");\n')
+    with open_elf(path) as elf:
+        dynamic = Dynamic(elf)
+        table = elf.offset_of(dynamic.value(DT_SYMTAB) or 0, "symbols")[0]
+        place = dynamic.strings.index(long_name.encode())
+    content = bytearray(path.read_bytes())
+    for number in range(1, 10_000):
+        struct.pack_into("<I", content, table + 24 * number, place)
+    path.write_bytes(content)
+    with pytest.raises(ObjectFormatError, match="would be more than"):
+        read_object(path)
+    with pytest.raises(ObjectFormatError, match="would be more than"):
+        read_exports(path)

@@ -27,6 +27,11 @@ class TestExplain:
         assert said.out.startswith("c10::cuda::SetDevice(signed char, bool)\n")
         assert "in torch 2.8.0 to 2.14.1; not yet in 2.7.0" in said.out
 
+    @pytest.mark.parametrize("symbol", [SYMBOL, "_ZN3c1015SmallVectorBaseIjE8grow_podEPKvmm"])
+    def test_a_function_without_a_string_is_not_said_to_return_one(self, patchkit: Patchkit, symbol: str) -> None:
+        said = patchkit("abi", "explain", symbol)
+        assert "std::string" not in said.out
+
     def test_words_of_a_message_need_no_quotes(self, patchkit: Patchkit) -> None:
         assert "SetDevice" in patchkit("abi", "explain", "ImportError:", "undefined", "symbol:", SYMBOL).out
 
@@ -55,6 +60,12 @@ class TestCheck:
         assert "torch::jit::parseSchemaOrName(std::string const&, bool)" in said.out
         assert "verdict: broken: 1 of 1 shared objects do not fit" in said.out
         assert "next: pip install torch==2.6.0" in said.out
+
+    @pytest.mark.parametrize("glibc", ["abc", "2", "99999999999.1"])
+    def test_a_glibc_that_is_none_is_a_misuse(self, patchkit: Patchkit, kernel: Path, glibc: str) -> None:
+        against = ("--against", "torch==2.6.0")
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel, *against, "--glibc", glibc)
+        assert (said.status, "takes a version like 2.31" in said.err) == (2, True)
 
     def test_what_fits_is_done_and_says_what_is_not_known(self, patchkit: Patchkit, kernel: Path) -> None:
         said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel, "--against", "torch==2.6.0")
@@ -157,6 +168,11 @@ class TestEnv:
         assert document["possible"] is True
         assert document["torches"] == ["2.8.0"]
 
+    @pytest.mark.parametrize("version", ["abc", "3", "2.7", "3.12.1", ""])
+    def test_a_python_that_is_none_is_a_misuse(self, version: str, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "env", "vllm==0.6.3", "--python-version", version)
+        assert (said.status, "takes one like 3.12" in said.err) == (2, True)
+
     def test_everything_is_shown_on_demand(self, patchkit: Patchkit) -> None:
         said = patchkit("abi", "env", "vllm==0.10.2", "sglang==0.5.1", "--all")
         assert "numpy: " in said.out
@@ -209,6 +225,38 @@ class TestSnapshot:
         said = patchkit("abi", "snapshot", "--pack", tmp_path / "facts", file)
         assert said.status == 0
         assert (tmp_path / "facts" / "wheels" / "sgl-kernel==9.9.9.json.z").is_file()
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("distribution", "../../kernel"),
+            ("distribution", "\ud800"),
+            ("distribution", ""),
+            ("version", "newest"),
+            ("version", "1/../2"),
+            ("exports", {"libc10.so": ["f" * 17]}),
+            ("exports", {f"lib{one}.so": [] for one in range(9)}),
+        ],
+    )
+    def test_what_is_no_release_is_not_packed(
+        self, patchkit: Patchkit, kernel: Path, tmp_path: Path, key: str, value: object
+    ) -> None:
+        file = tmp_path / "k.json"
+        patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
+        document = json.loads(file.read_text())
+        (document if key in document else document["wheel"])[key] = value
+        file.write_text(json.dumps(document))
+        assert patchkit("abi", "snapshot", "--pack", tmp_path / "facts", file).status == 1
+        assert not (tmp_path / "facts").exists()
+
+    def test_engine_with_a_damaged_library_fits_nothing(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        file = tmp_path / "k.json"
+        (kernel / "sgl_kernel" / "_C.abi3.so").write_bytes(b"")
+        patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
+        said = patchkit("abi", "matrix", "--engines", file, "--torch", "2.6.0")
+        assert "sgl-kernel==9.9.9 sgl_kernel/_C.abi3.so: cannot be read" in said.out
+        [one] = patchkit("abi", "matrix", "--engines", file, "--torch", "2.6.0", "--json").document["unreadable"]
+        assert one["path"] == "sgl_kernel/_C.abi3.so"
 
     def test_half_a_choice_is_a_misuse(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
         file = tmp_path / "k.json"

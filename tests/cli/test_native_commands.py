@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,89 @@ def test_run_passes_the_exit_status_on(program: Path, surroundings: dict[str, st
 def test_run_of_a_program_that_is_not_there(surroundings: dict[str, str]) -> None:
     said = native("run", "--target", "host", "--", "/no/such/program", **surroundings)
     assert (said.status, "no program /no/such/program" in said.err) == (2, True)
+
+
+def _script(tmp_path: Path, first: str) -> Path:
+    path = tmp_path / "script"
+    path.write_text(f"{first}\necho hi\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("first", ["", "#!/no/such/interpreter"])
+def test_run_of_a_program_that_the_kernel_refuses(first: str, surroundings: dict[str, str], tmp_path: Path) -> None:
+    said = native("run", "--target", "host", "--", _script(tmp_path, first), **surroundings)
+    assert (said.status, "script cannot be run" in said.err) == (2, True)
+
+
+def test_a_script_can_be_run_but_the_shim_is_not_awake_in_one(surroundings: dict[str, str], tmp_path: Path) -> None:
+    script = _script(tmp_path, "#!/bin/sh")
+    assert native("run", "--target", "host", "--", script, **surroundings).out == "hi\n"
+    said = native("run", "--target", "host", "--program", script, "--", script, **surroundings)
+    assert (said.status, "the shim cannot be awake in this program" in said.err) == (1, True)
+
+
+def test_a_command_of_which_a_quotation_does_not_end(surroundings: dict[str, str]) -> None:
+    said = native("build", "--target", "host", CC="'gcc", **surroundings)
+    assert (said.status, "CC is no command" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("place", ["/dev/null/cache", "/proc/no-such-directory"])
+def test_a_cache_that_cannot_be_made(place: str) -> None:
+    said = native("build", "--target", "host", PATCHKIT_NATIVE=place)
+    assert (said.status, "cannot be used for builds" in said.err) == (1, True)
+
+
+@pytest.fixture
+def copied(program: Path, tmp_path: Path) -> Path:
+    """A cache of its own, with the build in it; returns the build."""
+    return Path(shutil.copytree(program.parent, tmp_path / "cache" / program.parent.name))
+
+
+def _everybodys(build: Path) -> None:
+    build.parent.chmod(0o777)
+
+
+def _everybodys_build(build: Path) -> None:
+    build.chmod(0o777)
+
+
+def _of_another(build: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a directory away")
+    os.chown(build.parent, 65534, 65534)
+
+
+@pytest.mark.parametrize("spoil", [_everybodys, _everybodys_build, _of_another])
+def test_a_cache_that_others_can_write_to(spoil: Callable[[Path], None], copied: Path) -> None:
+    spoil(copied)
+    said = native("env", "--target", "host", PATCHKIT_NATIVE=str(copied.parent))
+    assert (said.status, "is not safe to load code from" in said.err) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["libpatchkit-shim.so", "patchkit-stage2.so"])
+def test_a_build_that_is_not_whole_any_more(name: str, copied: Path) -> None:
+    (copied / name).unlink()
+    said = native("env", "--target", "host", PATCHKIT_NATIVE=str(copied.parent))
+    assert (said.status, f"missing: {name}" in said.err) == (1, True)
+
+
+def test_a_stage_1_that_was_cut(copied: Path) -> None:
+    os.truncate(copied / "libpatchkit-shim.so", 5000)
+    said = native("env", "--target", "host", PATCHKIT_NATIVE=str(copied.parent))
+    assert (said.status, "libpatchkit-shim.so was changed" in said.err) == (1, True)
+
+
+def test_pth_file_can_hold_any_path(program: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "a\"b'c\\n$d"
+    shutil.copytree(program.parent, cache / program.parent.name)
+    line = native("env", "--target", "host", "--pth", PATCHKIT_NATIVE=str(cache)).out
+    show = (
+        f"import ctypes, os; ctypes.CDLL = lambda name, mode: print(name, os.environ['PATCHKIT_SHIM_STAGE2'])\n{line}"
+    )
+    said = run([sys.executable, "-c", show], PATCHKIT_SHIM_PTH="1")
+    kept = cache / program.parent.name
+    assert (said.status, said.out) == (0, f"{kept / 'libpatchkit-shim.so'} {kept / 'patchkit-stage2.so'}\n")
 
 
 def test_run_keeps_what_is_preloaded(surroundings: dict[str, str]) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import struct
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from patchkit.native.launch import compose_preload
 from patchkit.native.library import has_new_strings
 from patchkit.native.monitor import look, tell
 from patchkit.native.segment import Segment
-from patchkit.native.settings import Settings, check_settings, from_numbers, parse_settings
+from patchkit.native.settings import Settings, check_settings, from_numbers, parse_settings, settings_document
 from patchkit.native.settings import numbers as settings_numbers
 from patchkit.native.symbols import HOST, read_symbols, symbols_text
 from patchkit.resources import native_directory
@@ -137,6 +141,43 @@ class TestHostile:
             Segment(path)
         sight = look(path.parent)
         assert (sight.watched, len(sight.unreadable)) == ((), 1)
+
+    def test_it_is_looked_at_without_taking_memory(self, path: Path) -> None:
+        """A look through a mapping takes a page of a tmpfs where none was written: SIGBUS when it is full."""
+        shared = Path("/dev/shm")  # noqa: S108 -- a directory of our own is made in it
+        if not os.access(shared, os.W_OK):
+            pytest.skip("shared memory is not writable here")
+        with tempfile.TemporaryDirectory(dir=shared) as directory:
+            copy = Path(directory, path.name)
+            copy.touch(0o600)
+            with copy.open("r+b") as file:
+                file.write(path.read_bytes()[: numbers.CONTROL_BYTES])
+                file.truncate(numbers.SEGMENT_BYTES)
+                file.seek(40)
+                file.write(b"\xff" * 4)  # claimed, of which none has memory
+            before = copy.stat().st_blocks
+            segment = Segment(copy)
+            segment.counted()
+            list(segment.records())
+            segment.close()
+            assert copy.stat().st_blocks == before
+
+    def test_one_that_shrinks_while_it_is_read_is_an_error(self, path: Path) -> None:
+        segment = Segment(path)
+        os.truncate(path, 4096)
+        with pytest.raises(ObjectFormatError, match="it ends after"):
+            segment.counted()
+        segment.close()
+
+    def test_settings_of_a_foreign_hand_are_shown_and_not_written_back(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            file.seek(64)
+            file.write(struct.pack("<IIdii", 7, 1, math.nan, 0, 0))
+        settings = Segment(path).counted().settings
+        assert settings_document(settings)["mode"] == "7"
+        json.dumps(settings_document(settings), allow_nan=False)
+        with pytest.raises(UsageError, match="nobody knows"):
+            check_settings(parse_settings(["every=5"], settings), ())
 
     def test_counters_out_of_range_are_not_followed(self, path: Path) -> None:
         with path.open("r+b") as file:

@@ -48,6 +48,19 @@ class TestCounts:
         assert [one.counted.settings.mode for one in ran.watched] == ["off"] * 4
         assert ran.calls("nothing") == [0] * 4
 
+    def test_after_an_exec_the_new_program_counts(self, workshop: Workshop, segments: Path) -> None:
+        ran = run([workshop.drive(), "exec"], segments, workshop.shim(*PROBED))
+        assert (ran.status, ran.err) == (0, "")
+        assert ran.calls("nothing") == [7], "number and start time are those of before"
+
+    def test_a_file_in_the_place_of_a_segment_stays(self, workshop: Workshop, segments: Path) -> None:
+        """It has the right name, and is no file that the process can have made."""
+        drive = workshop.drive()
+        script = f"ln -s /etc/passwd {segments}/patchkit-$$-$(cut -d' ' -f22 /proc/$$/stat); exec {drive} arguments"
+        ran = run(["/bin/sh", "-c", script], segments, workshop.shim(*PROBED), None, 120, PATCHKIT_SHIM=str(drive))
+        assert (ran.status, ran.watched) == (0, ())
+        assert ran.err.endswith("errno 17\n")
+
     def test_a_killed_process_leaves_a_segment_that_can_be_read(self, workshop: Workshop, segments: Path) -> None:
         command: list[object] = [workshop.drive(), "until-killed"]
         child = subprocess.Popen(command, env=environment(command, segments, workshop.shim(*PROBED), None, {}))  # type: ignore[arg-type]
