@@ -73,5 +73,5 @@ cat <<TEXT
 The shipped series for vllm 0.6.3 was checked against the wheel, written in one transaction, shown as a diff and taken
 out again. Every file has the bytes it had before, and the unpacked wheel in
   $original
-was never written to. To do it in your own environment: patchkit apply --target vllm==0.6.3
+was never written to. To do it where vllm is installed: patchkit apply --target vllm==0.6.3 --python ITS/bin/python
 TEXT

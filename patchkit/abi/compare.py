@@ -63,7 +63,7 @@ def judge_system(facts: ObjectFacts, system: System, torch: TorchBuild) -> Cell:
             continue
         floors.append(f"{family}_{version}")
         if have is None:
-            unknown.append(f"needs {family}_{version}; what {system.title} has is not known")
+            unknown.append(f"needs {family}_{version}; what {package_of(family)} of {system.title} has is not known")
         elif version_key(have) < version_key(version):
             faults.append(
                 f"needs {family}_{version}, and {package_of(family)} of {system.title} ends at {family}_{have}"

@@ -36,7 +36,7 @@ def find_types(release: str, records: Records, wanted: str) -> tuple[TypeRecord,
     near = difflib.get_close_matches(wanted, [*records, *map(_last, records)], n=3, cutoff=0.5)
     raise UsageError(
         f"{release}: no type {wanted} is stored",
-        why=f"similar ones: {', '.join(near)}" if near else f"{len(records)} others are",
+        why=f"similar ones: {', '.join(near)}" if near else "and none with a name like it",
         hint=f"`patchkit abi layout --of {release}` lists them",
     )
 

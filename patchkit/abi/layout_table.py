@@ -69,7 +69,9 @@ def library_layouts(library: Path) -> tuple[StructLayout, ...]:
         table = getattr(loaded, SYMBOL)
     except (OSError, AttributeError, KeyError) as error:
         raise RefusedError(
-            f"{library.name} has no table of layouts", why=f"  {error}", hint=f"it should export {SYMBOL}"
+            f"{library.name} has no table of layouts",
+            why=f"  {error}",
+            hint=f"only a library that exports {SYMBOL} has one: docs/abi-layout.md",
         ) from error
     if table.version != VERSION or table.count > _MOST:
         raise RefusedError(

@@ -127,7 +127,7 @@ def _of_torch(name: str, releases: tuple[str, ...], *, signatures: bool, facts: 
 
 def _of_strings(name: str, facts: Facts) -> Iterator[str]:
     kind = string_abi(name)
-    tagged = name.replace("Ev", "B5cxx11Ev", 1)
+    tagged = name.replace("Ev", "B5cxx11Ev", 1)  # a name with parameters has no such place, and stays as it is
     if kind is StringAbi.NONE and tagged != name and facts.symbols.mask(tagged):
         yield "it returns a std::string: where that is the new one, its name has [abi:cxx11]"
         kind = StringAbi.OLD

@@ -196,7 +196,7 @@ def compare_rows(name: str, found: Tensor, expected: Tensor, tolerance: float) -
     if worst <= tolerance:
         return worst, ()
     place = [int(index) for index in torch.unravel_index(errors.argmax(), errors.shape)]
-    return worst, (f"{name}: error {worst:.2e} in row {place}, allowed {tolerance:.0e}",)
+    return worst, (f"{name}: error {worst:.2e} in row {place}, allowed {tolerance:.1e}",)
 
 
 def _compare_lse(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, tuple[str, ...]]:
@@ -204,7 +204,7 @@ def _compare_lse(found: Tensor, expected: Tensor, tolerance: float) -> tuple[flo
     if not torch.equal(found.isnan(), expected.isnan()):
         return float("inf"), ("lse: NaN where none belongs, or none where it belongs",)
     worst = float((found - expected).nan_to_num().abs().max()) if expected.numel() else 0.0
-    return worst, () if worst <= tolerance else (f"lse: off by {worst:.2e}, allowed {tolerance:.0e}",)
+    return worst, () if worst <= tolerance else (f"lse: off by {worst:.2e}, allowed {tolerance:.1e}",)
 
 
 def upcast(inputs: Inputs) -> Inputs:

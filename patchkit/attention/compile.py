@@ -35,7 +35,7 @@ def compile_kernels() -> Iterator[Compiled]:
         compilations = load_compilations()
     except ModuleNotFoundError as error:
         raise RefusedError(
-            "Triton is not installed", why=f"  {error}", hint="install patchkit-engines[kernels]"
+            "Triton is not installed", why=f"  {error}", hint="in a checkout: pip install '.[kernels]'"
         ) from error
     for one in compilations:
         yield _compile(one)

@@ -34,5 +34,5 @@ def require_torch() -> None:
         raise RefusedError(
             "torch is not installed",
             why="the attention operators and their references are written in it",
-            hint=f"install {_TORCH}, or patchkit-engines[torch], into this environment",
+            hint=f"install {_TORCH} and numpy into this environment; in a checkout: pip install '.[torch]' numpy",
         )

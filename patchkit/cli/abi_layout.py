@@ -59,7 +59,11 @@ def command(
     sources += [shown_of_library(library, name)] if library is not None else []
     sources += [shown_of_header(header, compiler, includes, name)] if header is not None else []
     if not 1 <= len(sources) <= 2:  # noqa: PLR2004 -- one is drawn, two are compared
-        raise UsageError("give one source or two", hint="--of, --against, --header, --library")
+        raise UsageError(
+            "a struct of which release, header or library?",
+            why="one of --of, --against, --header and --library draws it, two of them compare it",
+            hint="patchkit abi layout Flash_fwd_params --of vllm==0.6.3",
+        )
     if output.machine:
         output.document(layouts_document(sources))
     elif not name and len(sources) == 1:

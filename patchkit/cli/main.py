@@ -25,7 +25,7 @@ COMMANDS = {
     "config": "Toggles: show, set, why, menu, defconfig, savedefconfig, olddefconfig, diff.",
     "series": "Author and keep a series of patches: list, show, lint, new, import, edit, refresh, lock.",
     "attention": "The attention kernels: checked against a float64 reference.",
-    "abi": "Whether binaries fit: check, explain, matrix, env, diff, snapshot.",
+    "abi": "Whether binaries fit: check, explain, layout, matrix, env, diff, probe, snapshot.",
     "native": "Stand before an engine's attention: build, doctor, run, env, status, top, set.",
 }
 """Name and short help of every command; the module `patchkit.cli.<name>` holds it as `command`."""

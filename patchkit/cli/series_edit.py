@@ -40,5 +40,5 @@ def command(*, patch: str, patches: Path, work: Path, bare: bool, choice: Choice
     with writing(work):
         write_work(work, ground, note)
     output.line(f"{counted(len(ground.with_patch), 'file')} in {work}", style="good")
-    output.note(f"next: edit them, then patchkit series refresh {patch} --patches {patches} --work {work}")
+    output.note(f"next: edit below {work}, then patchkit series refresh {patch} --patches {patches} --work {work}")
     return 0

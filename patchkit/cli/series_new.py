@@ -43,5 +43,6 @@ def command(
     with writing(directory):
         written = new_patch(directory, slug, letterhead)
     output.line(f"new: {written.path}", style="good")
-    output.note(f"next: patchkit series edit {written.name} --patches {directory} --work DIR, and a release to edit")
+    edit = f"patchkit series edit {written.name} --patches {directory} --work DIR"
+    output.note(f"next: {edit}; the release to edit is named with --target, --python, --root or --artifact")
     return 0

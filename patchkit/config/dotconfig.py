@@ -96,7 +96,8 @@ def _assigned(line: str, source: str, number: int) -> tuple[str, str, ValueKind]
     if match is None or typed is None:
         shown = line.encode("utf-8", errors="surrogateescape")
         why = f"expected a line {_EXAMPLE}"
-        raise ParseError("not a setting", source=source, line_number=number, line=shown, why=why)
+        hint = "" if match is None else "a text stands in double quotes here, and so does a decimal number"
+        raise ParseError("not a setting", source=source, line_number=number, line=shown, why=why, hint=hint)
     return match.group(1), *typed
 
 

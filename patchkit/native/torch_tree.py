@@ -49,8 +49,8 @@ def find_torch(tree: TargetTree) -> TorchTree:
             return read_torch(place / "torch")
     raise TargetError(
         "no torch beside the engine",
-        why="\n".join(f"  looked in {place}" for place in places),
-        hint="--python EXE names the interpreter that the engine runs with",
+        why="\n".join(f"  looked in {place}" for place in dict.fromkeys(places)),
+        hint="install the torch that the engine pins there; --python EXE names the interpreter that it runs with",
     )
 
 

@@ -113,6 +113,10 @@ def test_end_of_the_stored_releases_is_no_end_of_the_symbol() -> None:
     assert "2.2.2 is the oldest that is stored" in _one("_ZNK3c106SymInt6sym_neERKS0_").where
 
 
+def test_name_with_parameters_is_not_said_to_return_a_string() -> None:
+    assert not [said for said in _one("_ZN3c104cuda9SetDeviceEab").meanings if "std::string" in said or "CXX11" in said]
+
+
 def test_other_signatures_of_the_function_are_told() -> None:
     others = {one.words: one.where for one in _one("_ZN3c104cuda9SetDeviceEi").others}
     assert others == {

@@ -157,3 +157,9 @@ def test_probe_writes_what_layout_reads(tmp_path: Path, patchkit: Patchkit) -> N
     assert said.status == 0
     assert (layout["size"], [row[0] for row in layout["fields"]]) == (40, ["Qkv_params::q_ptr", "b", "philox_args"])
     assert read_types(facts).of("flash-attn==9")["Flash_fwd_params"].layout is not None
+
+
+def test_without_a_source_an_example_is_shown(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "TensorImpl")
+    assert said.status == 2
+    assert "next: patchkit abi layout Flash_fwd_params --of vllm==0.6.3" in said.err

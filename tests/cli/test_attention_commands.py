@@ -32,7 +32,7 @@ def test_without_torch_it_says_what_to_install(
     said = patchkit("attention", *arguments)
     assert said.status == 1
     assert "torch is not installed" in said.err
-    assert "patchkit-engines[torch]" in said.err
+    assert "pip install '.[torch]'" in said.err
 
 
 @needs_torch

@@ -86,6 +86,13 @@ def test_line_that_is_no_setting_is_refused_with_its_place(line: str) -> None:
     assert caught.value.line_number == 2
 
 
+def test_number_with_a_point_is_told_to_stand_in_quotes() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_dotconfig("CONFIG_A=0.5\n", ".config")
+
+    assert "double quotes" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("text", "value", "kind"),
     [
