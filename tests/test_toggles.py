@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -361,3 +363,36 @@ def test_the_reinstall_takes_the_configuration_with_the_old_state(apply: Apply, 
     apply("TRACE=y")
     assert (root / ".patchkit/vllm/archive/1/autoconf.h").exists()
     assert constants(root)["SCALE"] is False
+
+
+def test_a_kconfig_that_is_gone_leaves_the_tree_as_it_was(
+    apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it there are no constants to write: the receipt would say n, and the code would go on with y."""
+    pristine = snapshot(root)
+    apply("SCALE=y")
+    before = snapshot(root, own=True)
+    (patches / "vllm" / "Kconfig").unlink()
+    for settings in ((), ("SCALE=n",)):
+        capsys.readouterr()
+        apply(*settings, status=1)
+        said = capsys.readouterr().err
+        assert "CONFIG_BOTH: the Kconfig that defined it is gone" in said
+        assert "which defined CONFIG_BOTH, CONFIG_SCALE, CONFIG_TRACE" in said
+    where = ["--root", str(root), "--target", "vllm", "--patches", str(patches), "--no-shipped"]
+    assert run(["config", "set", "CONFIG_SCALE=n", *where]) == 1
+    assert difference(snapshot(root, own=True), before) == []
+    assert run(["revert", "--root", str(root)]) == 0
+    assert difference(snapshot(root), pristine) == []
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_a_kconfig_that_is_no_file_is_not_taken_for_none(
+    make: Callable[[Path], object], apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(root)
+    (patches / "vllm" / "Kconfig").unlink()
+    make(patches / "vllm" / "Kconfig")
+    apply(status=1)
+    assert "Kconfig" in capsys.readouterr().err
+    assert difference(snapshot(root), before) == []
