@@ -258,3 +258,18 @@ def test_a_flip_makes_no_guard_anew(full: Site, monkeypatch: pytest.MonkeyPatch)
     assert full.patchkit("config", "set", "CONFIG_FAST=y") == 0
     left = [path for path in difference(snapshot(full.root), flipped) if ".patchkit/" not in path]
     assert left == []
+
+
+@pytest.mark.parametrize("toggle", ["guard", "select"])
+def test_a_patch_that_was_taken_out_stays_out_until_it_is_applied_again(site: Site, toggle: str) -> None:
+    site.add("FAST", FILES, changed(FILES, step=("x + 1", "x + 10")), toggle=toggle)
+    site.add("OTHER", FILES, changed(FILES, other=("1", "2")))
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert site.apply("CONFIG_FAST=y") == 0
+    assert run(["revert", *target, "0001-fast.patch"]) == 0
+    for setting in ("CONFIG_OTHER=y", "CONFIG_FAST=n", "CONFIG_FAST=y"):
+        assert site.patchkit("config", "set", setting) == 0
+        assert site.ask("step.step(0), other.VALUE") == "(2, 2)"
+        assert site.patchkit("status", "--unlocked", "--require-applied") == 1
+    assert site.apply() == 0
+    assert site.ask("step.step(0), other.VALUE") == "(20, 2)"
