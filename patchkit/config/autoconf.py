@@ -22,6 +22,8 @@ auto.conf, for make and shells: `CONFIG_A=y`, nothing for what is n.
 
 from __future__ import annotations
 
+import re
+
 from patchkit.config.configuration import Configuration, Value
 from patchkit.config.dotconfig import ValueKind
 
@@ -92,7 +94,9 @@ def _python_letter(letter: str) -> str:
 
 def _c(value: Value) -> str:
     if value.kind is ValueKind.STRING:
-        return _quoted(value.text)
+        # A control character may end the line or the string, and `??/` is a backslash where trigraphs are read.
+        plain = re.sub(r"(?<=\?)\?", r"\\?", _quoted(value.text))
+        return "".join(f"\\{ord(one):03o}" if ord(one) < ord(" ") or one == "\x7f" else one for one in plain)
     return "1" if value.kind is ValueKind.BOOL else value.text or "0"
 
 
