@@ -101,7 +101,7 @@ def put_generated(
         try:
             content = _supplied(path, entry.content, tree, symbols)
         except (SyntaxError, ValueError) as error:
-            yield f"{path}: reads CONFIG_ names and does not parse here ({error}); import them in the patch"
+            yield f"{path}: reads CONFIG_ names, and no import can be supplied ({error}); import them in the patch"
             continue
         if content is not entry.content:
             final[path] = TreeEntry(kind=entry.kind, mode=entry.mode, content=content)
