@@ -365,6 +365,37 @@ def test_the_reinstall_takes_the_configuration_with_the_old_state(apply: Apply, 
     assert constants(root)["SCALE"] is False
 
 
+def test_constants_that_a_reinstall_left_behind_are_written_anew(apply: Apply, root: Path) -> None:
+    """Files that were unpacked over a patched tree: no installer took away what RECORD names."""
+    apply("SCALE=y", "SCALE_VALUE=0.5")
+    write_tree(root, wheel_tree("vllm", "0.6.3", {name: text.encode() for name, text in FILES.items()}))
+    before = snapshot(root)
+    apply("TRACE=y")
+    assert (constants(root)["SCALE"], constants(root)["TRACE"]) == (False, True)
+    apply("TRACE=n")
+    assert run(["revert", "--root", str(root)]) == 0
+    assert difference(snapshot(root), before) == []
+
+
+def test_another_file_in_the_place_of_the_constants_is_refused(
+    apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (patches / "vllm/0.6.3/0005-own.patch").write_bytes(
+        header("own", Config="TRACE") + diff(FILES, {**FILES, "vllm/_patchkit/autoconf.py": "MINE = 1\n"})
+    )
+    with (patches / "vllm/0.6.3/series").open("a") as series:
+        series.write("0005-own.patch\n")
+    before = snapshot(root)
+    apply("TRACE=y", status=1)
+    assert "vllm/_patchkit/autoconf.py: a patch makes this file: its name is patchkit's" in capsys.readouterr().out
+    (root / "vllm/_patchkit").mkdir()
+    (root / "vllm/_patchkit/autoconf.py").write_text("MINE = 1\n")
+    apply(status=1)
+    assert "vllm/_patchkit/autoconf.py: the release has a file there" in capsys.readouterr().out
+    shutil.rmtree(root / "vllm/_patchkit")
+    assert difference(snapshot(root), before) == []
+
+
 def test_a_kconfig_that_is_gone_leaves_the_tree_as_it_was(
     apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

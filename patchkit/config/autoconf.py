@@ -50,6 +50,11 @@ def render_python(configuration: Configuration) -> bytes:
     return ("\n".join(lines) + "\n").encode("ascii")
 
 
+def is_generated(content: bytes) -> bool:
+    """Tell whether bytes are an autoconf.py: one that stands in a tree without a receipt is left over."""
+    return content.startswith(f'"""{_HEAD}"""\n'.encode())
+
+
 def render_header(configuration: Configuration) -> bytes:
     """Return autoconf.h, in UTF-8; bytes of a string that are none stay as they are."""
     defined = [value for value in configuration.values if value.kind is not ValueKind.BOOL or value.text == "y"]
