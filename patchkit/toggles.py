@@ -241,4 +241,4 @@ def _source(place: Path, digests: dict[str, str]) -> KconfigSource:
 def _read(directory: Path, shown: Path, digests: dict[str, str], path: PurePosixPath, place: str) -> str:
     raw = read_below(directory, str(path), limit=_LARGEST, place=place)
     digests[str(shown / path)] = hashlib.sha256(raw).hexdigest()
-    return raw.decode("utf-8", errors="replace")
+    return raw.decode("utf-8-sig", errors="replace")
