@@ -365,6 +365,23 @@ def test_the_reinstall_takes_the_configuration_with_the_old_state(apply: Apply, 
     assert constants(root)["SCALE"] is False
 
 
+def test_hex_numbers_are_written_so_that_they_are_read_again(
+    apply: Apply, root: Path, patches: Path, tmp_path: Path
+) -> None:
+    kconfig = patches / "vllm" / "Kconfig"
+    kconfig.write_text(KCONFIG.replace("int", "hex").replace("range 1 64", "range 0x1 0x64").replace("t 8", "t 1F"))
+    apply("SCALE=y")
+    written = root / ".patchkit/vllm/.config"
+    assert "CONFIG_LIMIT=0x1F\n" in written.read_text()
+    kept = tmp_path / "kept.config"
+    shutil.copy(written, kept)
+    apply("LIMIT=10")
+    assert "CONFIG_LIMIT=0x10\n" in written.read_text()
+    assert constants(root)["LIMIT"] == 16
+    apply(more=("--config", kept))
+    assert constants(root)["LIMIT"] == 31
+
+
 def test_constants_that_a_reinstall_left_behind_are_written_anew(apply: Apply, root: Path) -> None:
     """Files that were unpacked over a patched tree: no installer took away what RECORD names."""
     apply("SCALE=y", "SCALE_VALUE=0.5")
