@@ -11,7 +11,7 @@ from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
 from patchkit.series import Series, find_series
-from patchkit.stack import WantedLayer
+from patchkit.stack import TAKEN_OUT, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.toggles import Settled, kept_assignments, settle
 from patchkit.wanted import OTHER_RELEASE, Terms, TreeNames, ad_hoc_layer, series_layer
@@ -23,7 +23,8 @@ class Request:
 
     `patches` are paths with the bytes that were read from them. `lenient`: the user's directories too may have no
     series for the tree, as the shipped one may, as long as one has. `check_all_syntax` has every patched Python file
-    checked, not only those with a hunk that was placed with an offset.
+    checked, not only those with a hunk that was placed with an offset. `taken_stays`: a single patch that was taken out
+    of the tree stays out.
     """
 
     shipped: Path | None
@@ -32,6 +33,7 @@ class Request:
     terms: Terms
     check_all_syntax: bool = False
     lenient: bool = False
+    taken_stays: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +53,7 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
     terms = replace(request.terms, configuration=merged if resolved is None else resolved)
     names = TreeNames(situation.entries, situation.pristine)
     layers = [_layer_of(directory, series, origin, situation, terms, names) for directory, series, origin in found]
+    layers = [_without_taken(layer, situation) for layer in layers] if request.taken_stays else layers
     _check_labels(layers)
     if settled is None:
         _check_gates(layers, request.terms)
@@ -111,6 +114,16 @@ def _layer_of(
             hint="widen Applies-To in the patches and make the lock anew, when they hold for this release",
         )
     return layer
+
+
+def _without_taken(layer: WantedLayer, situation: Situation) -> WantedLayer:
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    known = next((one for one in there if (one.origin, one.name) == (layer.origin, layer.name)), None)
+    taken = {patch.name for patch in known.patches if patch.reason == TAKEN_OUT} if known is not None else set()
+    patches = (
+        replace(patch, enabled=False, reason=TAKEN_OUT) if patch.name in taken else patch for patch in layer.patches
+    )
+    return replace(layer, patches=tuple(patches))
 
 
 def label_of(directory: Path, series: Series, origin: Origin, tree: TargetTree) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from pathlib import PurePosixPath
 
-from patchkit.config.autoconf import MODULE, render_header, render_make, render_python
+from patchkit.config.autoconf import MODULE, is_generated, render_header, render_make, render_python
 from patchkit.config.configuration import KEPT, Configuration, Value
 from patchkit.config.dotconfig import ValueKind
 from patchkit.config.supply import C_SUFFIXES, supply_import, supply_include
@@ -101,14 +101,18 @@ def put_generated(
         try:
             content = _supplied(path, entry.content, tree, symbols)
         except (SyntaxError, ValueError) as error:
-            yield f"{path}: reads CONFIG_ names and does not parse here ({error}); import them in the patch"
+            yield f"{path}: reads CONFIG_ names, and no import can be supplied ({error}); import them in the patch"
             continue
         if content is not entry.content:
             final[path] = TreeEntry(kind=entry.kind, mode=entry.mode, content=content)
     place = module_path(tree)
-    if pristine(place) is not None:
-        yield f"{place}: the release has a file there: its name is patchkit's"
-        return
+    for there, who in (
+        (pristine(place), "the release has a file there"),
+        (final.get(place), "a patch makes this file"),
+    ):
+        if there is not None and not is_generated(there.content):
+            yield f"{place}: {who}: its name is patchkit's"
+            return
     holder = place.parent / "__init__.py"
     if final.get(holder) is None and pristine(holder) is None:
         final[holder] = TreeEntry(kind=Kind.FILE, mode=0o644, content=b"")

@@ -62,6 +62,7 @@ def standing_request(situation: Situation, request: Request) -> tuple[Request, t
         directories=tuple(directory for directory, _, origin, _ in there if origin is Origin.USER),
         patches=(),
         lenient=False,
+        taken_stays=True,
         terms=replace(request.terms, package_only=True, unlocked=not all(layer.locked for *_, layer in there)),
     )
     return part, tuple(series for _, series, _, _ in there)

@@ -7,6 +7,7 @@ name. A series without Kconfig has gates that are y or n, and nothing of this.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -79,7 +80,8 @@ def kconfig_files(series: Series, engine: str) -> tuple[Path, ...]:
     """Return the Kconfig files of a series: beside its versions (`DIR/<engine>/`), above them, or in its directory."""
     directory = series.directory
     beside = (directory.parent, directory.parent.parent) if directory.parent.name == engine else (directory,)
-    return tuple(place / KCONFIG for place in beside if (place / KCONFIG).is_file())
+    # What is there and no file (a link to nothing, a directory) is refused when it is read: it must not count as none.
+    return tuple(place / KCONFIG for place in beside if os.path.lexists(place / KCONFIG))
 
 
 def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
@@ -162,9 +164,22 @@ def settle(
     kept = [one for one in kept_assignments(receipt) if one.symbol not in (terms.configuration or {})]
     toggles = read_toggles(tree, series, [*kept, *given_assignments(terms)])
     if toggles is None:
+        _check_defined(series, receipt)
         return None
     require(toggles)
     return _settled(tree, toggles, receipt if others else None, kept)
+
+
+def _check_defined(series: Sequence[Series], receipt: Receipt | None) -> None:
+    """Refuse gates that a Kconfig defined when the tree was patched and none defines now: nothing could switch them."""
+    before = {name for name, _, _ in receipt.resolved} if receipt is not None else set()
+    lost = sorted(before & {entry.trailers.config for one in series for entry in one.entries})
+    if lost:
+        raise RefusedError(
+            f"CONFIG_{lost[0]}: the Kconfig that defined it is gone",
+            why=f"the tree was configured with one, which defined {', '.join(f'CONFIG_{name}' for name in lost)}",
+            hint="put the Kconfig back, or name its directory with --patches too; `patchkit revert` needs none",
+        )
 
 
 def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: Sequence[Assignment]) -> Settled:
@@ -226,4 +241,4 @@ def _source(place: Path, digests: dict[str, str]) -> KconfigSource:
 def _read(directory: Path, shown: Path, digests: dict[str, str], path: PurePosixPath, place: str) -> str:
     raw = read_below(directory, str(path), limit=_LARGEST, place=place)
     digests[str(shown / path)] = hashlib.sha256(raw).hexdigest()
-    return raw.decode("utf-8", errors="replace")
+    return raw.decode("utf-8-sig", errors="replace")

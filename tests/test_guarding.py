@@ -25,6 +25,8 @@ config OTHER
 	bool "Something else"
 config PLAIN
 	bool "Switched by select"
+config TEXT
+	string "A text"
 """
 BODY = "def step(x):\n    a = x + 1\n    b = a * 2\n    return b\n\n\ndef name():\n    return 'pristine'\n\n\n"
 BODY += "def tail(y):\n" + "".join(f"    y += {n}\n" for n in range(12)) + "    return y\n"
@@ -258,3 +260,28 @@ def test_a_flip_makes_no_guard_anew(full: Site, monkeypatch: pytest.MonkeyPatch)
     assert full.patchkit("config", "set", "CONFIG_FAST=y") == 0
     left = [path for path in difference(snapshot(full.root), flipped) if ".patchkit/" not in path]
     assert left == []
+
+
+@pytest.mark.parametrize("toggle", ["guard", "select"])
+def test_a_patch_that_was_taken_out_stays_out_until_it_is_applied_again(site: Site, toggle: str) -> None:
+    site.add("FAST", FILES, changed(FILES, step=("x + 1", "x + 10")), toggle=toggle)
+    site.add("OTHER", FILES, changed(FILES, other=("1", "2")))
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert site.apply("CONFIG_FAST=y") == 0
+    assert run(["revert", *target, "0001-fast.patch"]) == 0
+    for setting in ("CONFIG_OTHER=y", "CONFIG_FAST=n", "CONFIG_FAST=y"):
+        assert site.patchkit("config", "set", setting) == 0
+        assert site.ask("step.step(0), other.VALUE") == "(2, 2)"
+        assert site.patchkit("status", "--unlocked", "--require-applied") == 1
+    assert site.apply() == 0
+    assert site.ask("step.step(0), other.VALUE") == "(20, 2)"
+
+
+def test_bytes_that_are_no_text_are_a_value_that_guarded_code_reads(site: Site, tmp_path: Path) -> None:
+    site.add("FAST", FILES, changed(FILES, other=("1", "CONFIG_TEXT")))
+    given = tmp_path / "x.config"
+    given.write_bytes(b'CONFIG_FAST=y\nCONFIG_TEXT="a\xffb"\n')
+    assert site.patchkit("apply", "--unlocked", "--config", str(given)) == 0
+    assert site.ask("ascii(other.VALUE)") == r"'a\udcffb'"
+    assert site.patchkit("config", "set", "CONFIG_TEXT=c") == 0
+    assert site.ask("other.VALUE") == "c"

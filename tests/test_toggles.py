@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -361,3 +363,84 @@ def test_the_reinstall_takes_the_configuration_with_the_old_state(apply: Apply, 
     apply("TRACE=y")
     assert (root / ".patchkit/vllm/archive/1/autoconf.h").exists()
     assert constants(root)["SCALE"] is False
+
+
+def test_hex_numbers_are_written_so_that_they_are_read_again(
+    apply: Apply, root: Path, patches: Path, tmp_path: Path
+) -> None:
+    kconfig = patches / "vllm" / "Kconfig"
+    kconfig.write_text(KCONFIG.replace("int", "hex").replace("range 1 64", "range 0x1 0x64").replace("t 8", "t 1F"))
+    apply("SCALE=y")
+    written = root / ".patchkit/vllm/.config"
+    assert "CONFIG_LIMIT=0x1F\n" in written.read_text()
+    kept = tmp_path / "kept.config"
+    shutil.copy(written, kept)
+    apply("LIMIT=10")
+    assert "CONFIG_LIMIT=0x10\n" in written.read_text()
+    assert constants(root)["LIMIT"] == 16
+    apply(more=("--config", kept))
+    assert constants(root)["LIMIT"] == 31
+
+
+def test_constants_that_a_reinstall_left_behind_are_written_anew(apply: Apply, root: Path) -> None:
+    """Files that were unpacked over a patched tree: no installer took away what RECORD names."""
+    apply("SCALE=y", "SCALE_VALUE=0.5")
+    write_tree(root, wheel_tree("vllm", "0.6.3", {name: text.encode() for name, text in FILES.items()}))
+    before = snapshot(root)
+    apply("TRACE=y")
+    assert (constants(root)["SCALE"], constants(root)["TRACE"]) == (False, True)
+    apply("TRACE=n")
+    assert run(["revert", "--root", str(root)]) == 0
+    assert difference(snapshot(root), before) == []
+
+
+def test_another_file_in_the_place_of_the_constants_is_refused(
+    apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (patches / "vllm/0.6.3/0005-own.patch").write_bytes(
+        header("own", Config="TRACE") + diff(FILES, {**FILES, "vllm/_patchkit/autoconf.py": "MINE = 1\n"})
+    )
+    with (patches / "vllm/0.6.3/series").open("a") as series:
+        series.write("0005-own.patch\n")
+    before = snapshot(root)
+    apply("TRACE=y", status=1)
+    assert "vllm/_patchkit/autoconf.py: a patch makes this file: its name is patchkit's" in capsys.readouterr().out
+    (root / "vllm/_patchkit").mkdir()
+    (root / "vllm/_patchkit/autoconf.py").write_text("MINE = 1\n")
+    apply(status=1)
+    assert "vllm/_patchkit/autoconf.py: the release has a file there" in capsys.readouterr().out
+    shutil.rmtree(root / "vllm/_patchkit")
+    assert difference(snapshot(root), before) == []
+
+
+def test_a_kconfig_that_is_gone_leaves_the_tree_as_it_was(
+    apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it there are no constants to write: the receipt would say n, and the code would go on with y."""
+    pristine = snapshot(root)
+    apply("SCALE=y")
+    before = snapshot(root, own=True)
+    (patches / "vllm" / "Kconfig").unlink()
+    for settings in ((), ("SCALE=n",)):
+        capsys.readouterr()
+        apply(*settings, status=1)
+        said = capsys.readouterr().err
+        assert "CONFIG_BOTH: the Kconfig that defined it is gone" in said
+        assert "which defined CONFIG_BOTH, CONFIG_SCALE, CONFIG_TRACE" in said
+    where = ["--root", str(root), "--target", "vllm", "--patches", str(patches), "--no-shipped"]
+    assert run(["config", "set", "CONFIG_SCALE=n", *where]) == 1
+    assert difference(snapshot(root, own=True), before) == []
+    assert run(["revert", "--root", str(root)]) == 0
+    assert difference(snapshot(root), pristine) == []
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_a_kconfig_that_is_no_file_is_not_taken_for_none(
+    make: Callable[[Path], object], apply: Apply, root: Path, patches: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(root)
+    (patches / "vllm" / "Kconfig").unlink()
+    make(patches / "vllm" / "Kconfig")
+    apply(status=1)
+    assert "Kconfig" in capsys.readouterr().err
+    assert difference(snapshot(root), before) == []

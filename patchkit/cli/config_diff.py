@@ -15,6 +15,7 @@ from patchkit.cli.toggling import open_toggles, toggle_options
 from patchkit.config.dotconfig import merge, parse_dotconfig
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
+from patchkit.toggles import dotconfig_of
 
 
 @click.command("diff", short_help="What differs between two configurations.")
@@ -35,8 +36,8 @@ def command(*, old: Path, new: Path | None, choice: Choice, asked: dict[str, Any
     if new is not None:
         after = read_settings(new)
     else:
-        opened = open_toggles(choice, asked, output)
-        after = {value.symbol: value.text for value in opened.toggles.resolution.configuration.values if value.text}
+        whole = dotconfig_of(open_toggles(choice, asked, output).toggles)
+        after = _settings(whole.decode("utf-8", "surrogateescape"), "the tree")
     lines = list(difference_lines(before, after))
     if output.machine:
         output.document({"schema": SCHEMA, "changes": lines})
@@ -47,7 +48,11 @@ def command(*, old: Path, new: Path | None, choice: Choice, asked: dict[str, Any
 
 def read_settings(path: Path) -> dict[str, str]:
     """Read a .config as a mapping from symbol to value."""
-    return {name: one.value for name, one in merge(parse_dotconfig(read_text(path), str(path))).items()}
+    return _settings(read_text(path), str(path))
+
+
+def _settings(text: str, source: str) -> dict[str, str]:
+    return {name: one.value for name, one in merge(parse_dotconfig(text, source)).items()}
 
 
 def difference_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

@@ -22,8 +22,8 @@ def read_patch(path: Path) -> tuple[Path, bytes]:
 
 
 def read_text(path: Path) -> str:
-    """Return a file of settings; bytes that are no UTF-8 are kept as surrogates."""
-    return _read(path, MAX_TEXT).decode("utf-8", errors="surrogateescape")
+    """Return a file of settings, without a byte order mark; bytes that are no UTF-8 are kept as surrogates."""
+    return _read(path, MAX_TEXT).decode("utf-8-sig", errors="surrogateescape")
 
 
 def _read(path: Path, largest: int) -> bytes:

@@ -22,6 +22,8 @@ auto.conf, for make and shells: `CONFIG_A=y`, nothing for what is n.
 
 from __future__ import annotations
 
+import re
+
 from patchkit.config.configuration import Configuration, Value
 from patchkit.config.dotconfig import ValueKind
 
@@ -46,6 +48,11 @@ def render_python(configuration: Configuration) -> bytes:
     lines = [f'"""{_HEAD}"""', ""]
     lines += [f"CONFIG_{value.symbol} = {_python(value)}" for value in configuration.values]
     return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def is_generated(content: bytes) -> bool:
+    """Tell whether bytes are an autoconf.py: one that stands in a tree without a receipt is left over."""
+    return content.startswith(f'"""{_HEAD}"""\n'.encode())
 
 
 def render_header(configuration: Configuration) -> bytes:
@@ -92,7 +99,9 @@ def _python_letter(letter: str) -> str:
 
 def _c(value: Value) -> str:
     if value.kind is ValueKind.STRING:
-        return _quoted(value.text)
+        # A control character may end the line or the string, and `??/` is a backslash where trigraphs are read.
+        plain = re.sub(r"(?<=\?)\?", r"\\?", _quoted(value.text))
+        return "".join(f"\\{ord(one):03o}" if ord(one) < ord(" ") or one == "\x7f" else one for one in plain)
     return "1" if value.kind is ValueKind.BOOL else value.text or "0"
 
 

@@ -39,6 +39,7 @@ class Assignment:
 
 _ASSIGNED = compile_lazily(r"CONFIG_([A-Za-z0-9_]+)=(.*)")
 _NOT_SET = compile_lazily(r"# CONFIG_([A-Za-z0-9_]+) is not set")
+_ALMOST = compile_lazily(r"#\s*CONFIG_[A-Za-z0-9_]+\s+is\s+not\s+set\W*", re.IGNORECASE)
 _QUOTED = compile_lazily(r'"((?:[^"\\]|\\.)*)"')
 _INT = compile_lazily(r"-?[0-9]+")
 _HEX = compile_lazily(r"0[xX][0-9a-fA-F]+")
@@ -52,7 +53,7 @@ def parse_dotconfig(text: str, source: str) -> tuple[Assignment, ...]:
         line = raw_line.rstrip(" \t\r")
         if not_set := _NOT_SET.fullmatch(line):
             symbol, value, kind = not_set.group(1), "n", ValueKind.BOOL
-        elif not line or line.startswith("#"):
+        elif not line or (line.startswith("#") and not _ALMOST.fullmatch(line)):
             continue
         else:
             symbol, value, kind = _assigned(line, source, number)

@@ -27,7 +27,7 @@ _LINE = compile_lazily(
 def values_mark(values: Mapping[str, str], symbols: Iterable[str]) -> str:
     """Return the digest of the values of these symbols: 16 hex digits."""
     text = "".join(f"{symbol}={values.get(symbol, 'n')}\n" for symbol in sorted(set(symbols)))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def named_constants(lines: Iterable[bytes], known: Collection[str]) -> frozenset[str]:

@@ -28,6 +28,7 @@ MOST_FILES = 200
 LARGEST = 4 << 20
 """The longest that all Kconfig files may be together, in characters."""
 _DEEPEST = 16
+_MOST_COMPARED = 200_000  # names, in search of one that is meant: beyond, a fault goes without the hint
 ENGINES = ("VLLM", "SGLANG")
 
 
@@ -331,9 +332,9 @@ def _unknown(kconf: Any) -> Iterator[Fault]:
     from difflib import get_close_matches
 
     defined = [symbol.name for symbol in kconf.unique_defined_syms]
-    for symbol, place in kconf.named:
+    for number, (symbol, place) in enumerate(kconf.named):
         if not symbol.nodes and not symbol.name[0].isdigit() and not symbol.name.startswith(("-", ".")):
-            near = get_close_matches(symbol.name, defined, 1)
+            near = get_close_matches(symbol.name, defined if number * len(defined) < _MOST_COMPARED else (), 1)
             why = f"did you mean {near[0]}?" if near else "it would always be n; a text stands in quotes"
             yield Fault(place=place, what=f"{symbol.name} is not defined in any Kconfig", why=why)
 

@@ -24,7 +24,8 @@ def named_symbols(source: bytes) -> frozenset[str]:
 
 def supply_import(source: bytes, module: str, symbols: Collection[str]) -> bytes:
     """Return a Python file with an import from `module` of the CONFIG_ names of `symbols` that it reads and nowhere
-    binds, behind the docstring and the imports from __future__. SyntaxError when it does not parse.
+    binds, behind the docstring and the imports from __future__. SyntaxError when it does not parse, ValueError when
+    another statement stands on the line that the import has to be behind.
     """
     wanted = named_symbols(source) & frozenset(symbols)
     if not wanted:
@@ -83,6 +84,8 @@ def _place(tree: ast.Module) -> int:
             and isinstance(node.value.value, str)
         )
         if not docstring and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            if _first_line(node) <= behind:
+                raise ValueError(f"two statements stand on line {behind}, and an import must stand between them")
             return behind or _first_line(node) - 1
         behind = node.end_lineno or node.lineno
     return behind

@@ -12,6 +12,7 @@ from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
+from patchkit.pattern import compile_lazily
 
 COMMAND_LINE = "--set"
 _KINDS = {
@@ -21,6 +22,7 @@ _KINDS = {
     library.STRING: ValueKind.STRING,
 }
 _BASES = {library.INT: 10, library.HEX: 16}
+_DIGITS = compile_lazily(r"-?[0-9a-fA-FxX]+")
 _EXPECTED = {
     library.BOOL: "y or n",
     library.INT: "a whole number",
@@ -54,6 +56,7 @@ def resolve(menu: Menu, assignments: Sequence[Assignment], usage: Usage) -> Reso
     faults += _not_become(menu, requests)
     warnings += _given_way(menu, requests)
     faults += unmet_selects(menu, requests)
+    faults += _odd_numbers(menu)
     return Resolution(
         configuration=read_configuration(menu, requests),
         requests=dict(sorted(requests.items())),
@@ -87,6 +90,15 @@ def _normal(symbol: Any) -> str:
     if number is None:
         return ""
     return str(number) if symbol.orig_type == library.INT else text if text[:2] in ("0x", "0X") else hex(number)
+
+
+def _odd_numbers(menu: Menu) -> Iterator[Fault]:
+    """Numbers of a Kconfig that kconfiglib takes because Python does: no .config file and no compiler reads them."""
+    for symbol in symbols_of(menu):
+        text = str(symbol.str_value)
+        if symbol.orig_type in _BASES and _number(symbol, text) is not None and not _DIGITS.fullmatch(text):
+            why = f"write {_EXPECTED[symbol.orig_type]}, in ASCII digits and nothing else"
+            yield Fault(place=place_of(symbol), what=f"{symbol.name} is {text!r}", why=why)
 
 
 def _number(symbol: Any, text: str) -> int | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import kconfiglib as library
+
 from patchkit.config.kconfig import Menu
 
 HEAD = "# patchkit: `patchkit apply --config` reads this, `patchkit config menu` edits it\n"
@@ -10,10 +14,22 @@ HEAD = "# patchkit: `patchkit apply --config` reads this, `patchkit config menu`
 def render_dotconfig(menu: Menu) -> bytes:
     """Return every symbol that has a value, as kernel people know it."""
     text: str = menu.kconf._config_contents(HEAD)  # noqa: SLF001 -- the public one writes a file
-    return text.encode("utf-8", "surrogateescape")
+    return _prefixed(text, menu).encode("utf-8", "surrogateescape")
 
 
 def render_defconfig(menu: Menu) -> bytes:
     """Return only the lines that differ from the defaults: what to keep in version control."""
     text: str = menu.kconf._min_config_contents("")  # noqa: SLF001
-    return text.encode("utf-8", "surrogateescape")
+    return _prefixed(text, menu).encode("utf-8", "surrogateescape")
+
+
+def _prefixed(text: str, menu: Menu) -> str:
+    """Put the 0x before hex values that a Kconfig or a setting wrote without it: a .config has it always."""
+    lines = text.split("\n")
+    bare = {f"CONFIG_{one.name}={one.str_value}" for one in menu.kconf.unique_defined_syms if _is_bare(one)}
+    return "\n".join(line.replace("=", "=0x", 1) if line in bare else line for line in lines)
+
+
+def _is_bare(symbol: Any) -> bool:
+    value = str(symbol.str_value)
+    return bool(symbol.orig_type == library.HEX and value and value[:2] not in ("0x", "0X") and value[0] != "-")

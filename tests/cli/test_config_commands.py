@@ -202,9 +202,26 @@ def test_configurations_are_written_and_read_again(
     assert written.status == 0
     assert "# CONFIG_LATER is not set" not in whole.read_text(), "it is not offered on this release"
     assert "# CONFIG_KERNEL is not set" in whole.read_text()
-    assert patchkit("config", "diff", whole, *where).out == "+CONFIG_LATER n\n"
+    assert patchkit("config", "diff", whole, *where).out == ""
     assert patchkit("config", "diff", tmp_path / "small", whole).out == "+CONFIG_KERNEL n\n"
     assert "SCALE=y" not in patchkit("config", "defconfig", *where).out
+
+
+@pytest.mark.parametrize("value", ["", "0.5", "a\rb", 'say "\\"', "\udcff"])
+def test_the_trees_own_configuration_does_not_differ_from_it(
+    value: str, patchkit: Patchkit, where: tuple[str, ...], patched: Path
+) -> None:
+    assert patchkit("config", "set", "CONFIG_SCALE=y", f"CONFIG_SCALE_VALUE={value}", *where).status == 0
+    assert patchkit("config", "diff", patched / ".patchkit/vllm/.config", *where).out == ""
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(
+    patchkit: Patchkit, where: tuple[str, ...], own: Path, tmp_path: Path
+) -> None:
+    (own / "vllm" / "Kconfig").write_text(KCONFIG, encoding="utf-8-sig")
+    given = tmp_path / "x.config"
+    given.write_text("CONFIG_SCALE=y\n", encoding="utf-8-sig")
+    assert patchkit("apply", *where, "--unlocked", "--config", given).status == 0
 
 
 def test_an_old_configuration_is_brought_up_to_the_release(

@@ -54,6 +54,18 @@ def test_the_compiler_reads_every_value(tmp_path: Path) -> None:
         subprocess.run([program], check=True)
 
 
+def test_the_compiler_reads_control_characters_and_trigraphs_as_they_are(tmp_path: Path) -> None:
+    value = Value(symbol="S", kind=ValueKind.STRING, text="a\rb\x000\t\x1b\x7f\x0c\n7 ??/ ???= \\")
+    (tmp_path / "autoconf.h").write_bytes(render_header(Configuration(values=(value,), origins=("x",))))
+    (tmp_path / "a.c").write_text(
+        '#include "autoconf.h"\n#include <stdio.h>\n'
+        "int main(void) { return fwrite(CONFIG_S, sizeof(CONFIG_S) - 1, 1, stdout) != 1; }\n"
+    )
+    program = str(tmp_path / "a")
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", "-o", program, f"{program}.c"], check=True)
+    assert subprocess.run([program], capture_output=True, check=True).stdout == value.text.encode()
+
+
 def test_auto_conf_leaves_out_what_is_off() -> None:
     lines = render_make(CONFIGURATION).decode().splitlines()[1:]
     assert lines == [

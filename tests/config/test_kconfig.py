@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import kconfiglib
@@ -210,6 +211,21 @@ def test_a_long_chain_and_a_large_file_are_refused() -> None:
         load('source "big"\n', big="#" + "x" * (5 << 20))
     with pytest.raises(SeriesError, match="nested too deeply"):
         load("config A\n\tbool\n\tdepends on " + "(" * 5000 + "B" + ")" * 5000 + "\n")
+
+
+def test_many_unknown_symbols_are_told_without_comparing_all_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def near(_: str, names: Sequence[str], __: int) -> list[str]:
+        nonlocal compared
+        compared += len(names)
+        return ["A0"]
+
+    monkeypatch.setattr("difflib.get_close_matches", near)
+    menu = load("".join(f"config A{number}\n\tbool\n\tdepends on B{number}\n" for number in range(1000)))
+    assert len(menu.faults) == 1000
+    assert menu.faults[0].why == "did you mean A0?"
+    assert compared < 300_000
 
 
 def test_a_recursive_dependency_is_shown_as_a_cycle() -> None:

@@ -27,17 +27,15 @@ def supplied(source: bytes, *symbols: str) -> bytes:
         (b"\xef\xbb\xbfx = CONFIG_A\n", b"\xef\xbb\xbf"),
         (b"@CONFIG_A\ndef f(): ...\n", b""),
         (b"# licence\n\n@other\n@CONFIG_A\nclass C: ...\n", b"# licence\n\n"),
-        (b'"""Doc."""; x = CONFIG_A\n', b'"""Doc."""; x = CONFIG_A\n'),
         (b"x = CONFIG_A", b""),
-        (b"from __future__ import annotations; y = 1\nx = CONFIG_A", b"y = 1\n"),
+        (b'"""Doc."""; from __future__ import annotations\nx = CONFIG_A', b"annotations\n"),
     ],
 )
 def test_the_import_stands_in_the_first_valid_place(source: bytes, behind: bytes) -> None:
     made = supplied(source)
     assert made.replace(LINE + b"\n", b"") == source
     assert made.partition(LINE)[0].endswith(behind)
-    if b"; x" not in source:
-        compile(made, "x.py", "exec")
+    compile(made, "x.py", "exec")
     tree = ast.parse(made)
     assert ast.get_docstring(tree) == ast.get_docstring(ast.parse(source))
     assert supplied(made) == made, "a second time there is nothing to supply"
@@ -72,6 +70,12 @@ def test_several_names_come_in_one_line() -> None:
 def test_a_file_that_does_not_parse_is_an_error() -> None:
     with pytest.raises(SyntaxError):
         supplied(b"if CONFIG_A\n")
+
+
+@pytest.mark.parametrize("first", [b'"""Doc."""; ', b"from __future__ import annotations; "])
+def test_no_import_is_put_behind_a_line_that_reads_the_name(first: bytes) -> None:
+    with pytest.raises(ValueError, match=r"two statements stand on line \d"):
+        supplied(first + b"x = CONFIG_A\n")
 
 
 def test_the_include_is_supplied_once_and_compiles(tmp_path: Path) -> None:

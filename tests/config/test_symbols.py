@@ -227,3 +227,10 @@ def test_a_long_chain_of_dependencies_is_resolved_and_explained() -> None:
     assert dict(zip(values(resolution), resolution.configuration.origins, strict=True))["S7"].startswith(
         "depends on S6"
     )
+
+
+@pytest.mark.parametrize(("kind", "written"), [("int", "1_0"), ("hex", "0x1_f"), ("int", '" 7 "'), ("int", '"\u0661"')])
+def test_a_number_that_only_python_reads_is_a_fault(kind: str, written: str) -> None:
+    kconfig = f'config N\n\t{kind} "N"\n\tdefault {written}\n'
+    (fault,) = resolved(kconfig=kconfig).faults
+    assert (fault.place, fault.what) == ("vllm/Kconfig:1", f"N is {written.strip(chr(34))!r}")
