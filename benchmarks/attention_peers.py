@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from patchkit.attention.bench import BenchResult
+from patchkit.attention.build import build_library
 from patchkit.attention.case import problem_of
+from patchkit.attention.device import device_facts
 from patchkit.attention.peers import load_peers, pack_peers
 from patchkit.attention.timing import Timing
 from patchkit.attention.workload import GPU, operations, visible_pairs
@@ -30,8 +31,6 @@ from patchkit.runtime.attention.registry import load_kernels
 COMMAND = "python -m benchmarks.attention_peers run"
 (BACKWARD_NAME,) = (one.name for one in GPU if one.step == BACKWARD)
 CHECKOUT = Path(__file__).resolve().parent.parent
-NVCC = ("nvcc", "-gencode=arch=compute_90a,code=sm_90a", "-O3", "-std=c++17", "-shared", "-cudart", "static")
-HOST = ("-Xcompiler", "-fPIC,-fvisibility=hidden")
 REPEATS = 40
 
 Call = Callable[[], Any]
@@ -67,34 +66,15 @@ def run_all(directory: Path) -> None:
 
     from patchkit.attention.report import table, write_records
 
+    facts = device_facts("cuda")
     with tempfile.TemporaryDirectory() as scratch:
-        library = Path(scratch) / "libpatchkit_attention.so"
-        source = CHECKOUT / "native/attention/prefill.cu"
-        subprocess.run([*NVCC, *HOST, "-o", str(library), str(source)], check=True, capture_output=True)
-        os.environ["PATCHKIT_ATTENTION_LIBRARY"] = str(library)
+        built = build_library(CHECKOUT / "native", Path(scratch))
+        os.environ["PATCHKIT_ATTENTION_LIBRARY"] = str(built.library)
         load_peers(CHECKOUT)
         results = list(_results())
     for line, _ in table(results):
         print(line)
-    write_records(results, machine(), COMMAND, directory)
-
-
-def machine() -> dict[str, object]:
-    """Return device, clocks and versions."""
-    import torch
-    import triton
-
-    query = "name,driver_version,clocks.sm,clocks.mem,temperature.gpu"
-    ask = ("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
-    asked = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip().split(", ")
-    return {
-        "device": asked[0],
-        **dict(zip(query.split(",")[1:], asked[1:], strict=True)),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "cudnn": torch.backends.cudnn.version(),
-        "cuda": torch.version.cuda,
-    }
+    write_records(results, facts, COMMAND, directory)
 
 
 def _results() -> Iterator[BenchResult]:
