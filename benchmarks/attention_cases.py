@@ -1,4 +1,9 @@
-"""The cases of attention_peers.py, and how each kernel and each peer is called on them."""
+"""How attention_peers.py calls each kernel and each peer on the workloads of `attention bench`.
+
+Workloads, tensors, FlashAttention 3 and the records are those of patchkit/attention. The calls of FlexAttention and the
+timing are not: when the records in results/ were made, FlexAttention left no log-sum-exp, and every forward was
+replayed as a graph, which `attention bench` does for short ones alone. Another call would be another number.
+"""
 
 from __future__ import annotations
 
@@ -11,77 +16,44 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from patchkit.record import dataclass
-from patchkit.runtime.attention.problem import Gradients, Inputs, Pattern, Saved
+from patchkit.attention.case import AttentionCase, make_inputs
+from patchkit.attention.workload import GPU
+from patchkit.record import replace
+from patchkit.runtime.attention.problem import FORWARD, Gradients, Inputs, Pattern, Saved
+from patchkit.runtime.attention.registry import kernel_named
 
 SAMPLED = 48
 GRADIENT_TOKENS = 2048
-_DENSE = Pattern(window=None)
-_WINDOW = Pattern()
 _COPIES = 8  # calls with other tables, one after the other, so that no page is still in the cache
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prefill:
-    """Equal sequences of a batch."""
-
-    name: str
-    tokens: int
-    heads: int
-    kv_heads: int
-    dim: int
-    pattern: Pattern = _WINDOW
-    batch: int = 1
-
-
-PREFILLS = (
-    Prefill(name="prefill 32k, D 128", tokens=32768, heads=32, kv_heads=8, dim=128),
-    Prefill(name="prefill 16k, D 128", tokens=16384, heads=32, kv_heads=8, dim=128),
-    Prefill(name="prefill 64k, D 128", tokens=65536, heads=32, kv_heads=8, dim=128),
-    Prefill(name="prefill 128k, D 128", tokens=131072, heads=32, kv_heads=8, dim=128),
-    Prefill(name="prefill 32k, D 64", tokens=32768, heads=16, kv_heads=16, dim=64),
-    Prefill(name="dense 8 x 2k, D 64", tokens=2048, heads=12, kv_heads=12, dim=64, pattern=_DENSE, batch=8),
-    Prefill(name="dense 32k, D 128", tokens=32768, heads=32, kv_heads=8, dim=128, pattern=_DENSE),
-)
+FORWARDS = [one.case for one in GPU if one.step == FORWARD]
+PREFILLS = tuple(case for case in FORWARDS if not case.page_size)
+(DECODE,) = (case for case in FORWARDS if case.page_size)
 
 
 class MadePrefill:
     """The tensors of a case, the last result of each kernel, and its error in float64 on sampled rows."""
 
-    def __init__(self, case: Prefill) -> None:
-        generator = torch.Generator("cuda").manual_seed(0)
-        total = case.tokens * case.batch
-
-        def draw(heads: int) -> Any:
-            return torch.randn(total, heads, case.dim, device="cuda", dtype=torch.bfloat16, generator=generator)
-
-        starts = (torch.arange(case.batch + 1, device="cuda") * case.tokens).to(torch.int32)
+    def __init__(self, case: AttentionCase, device: str = "cuda") -> None:
         self.case = case
-        self.inputs = Inputs(
-            query=draw(case.heads),
-            key=draw(case.kv_heads),
-            value=draw(case.kv_heads),
-            query_starts=starts,
-            key_starts=starts,
-            max_query=case.tokens,
-            max_key=case.tokens,
-        )
+        self.inputs = make_inputs(case, device, drawn_on=device)
         self.out = torch.empty_like(self.inputs.query)
-        self.lse = torch.empty(case.heads, total, device="cuda")
+        self.lse = torch.empty(case.heads, self.inputs.query.shape[0], device=device)
         self.results: dict[str, Any] = {}
 
     def error(self, kernel: str) -> float:
         """Return the relative error of a kernel's last result on sampled rows; FA3 is held against its own pattern."""
-        case, found = self.case, self.results[kernel].view(-1, self.case.heads, self.case.dim)
+        case, tokens, device = self.case, self.inputs.max_query, self.inputs.query.device
+        found = self.results[kernel].view(-1, case.heads, case.head_dim)
         pattern = Pattern(anchors=0) if "window_only" in kernel else case.pattern
         wrong = right = 0.0
-        for row in torch.linspace(0, case.tokens * case.batch - 1, SAMPLED).long().tolist():
-            begin, position = row - row % case.tokens, row % case.tokens
-            keys = torch.arange(position + 1, device="cuda")
-            keys = keys[pattern.sees(torch.tensor([position], device="cuda"), keys)[0]] + begin
+        for row in torch.linspace(0, len(found) - 1, SAMPLED).long().tolist():
+            begin, position = row - row % tokens, row % tokens
+            keys = torch.arange(position + 1, device=device)
+            keys = keys[pattern.sees(torch.tensor([position], device=device), keys)[0]] + begin
             query = self.inputs.query[row].double().unflatten(0, (case.kv_heads, -1))
             weights = torch.softmax(
-                torch.einsum("hgd,nhd->hgn", query, self.inputs.key[keys].double()) * case.dim**-0.5, -1
+                torch.einsum("hgd,nhd->hgn", query, self.inputs.key[keys].double()) * case.head_dim**-0.5, -1
             )
             exact = torch.einsum("hgn,nhd->hgd", weights, self.inputs.value[keys].double()).flatten(0, 1)
             wrong += float((found[row].double() - exact).square().sum())
@@ -89,7 +61,7 @@ class MadePrefill:
         return float((wrong / right) ** 0.5)
 
 
-def make_prefill(case: Prefill) -> MadePrefill:
+def make_prefill(case: AttentionCase) -> MadePrefill:
     """Return the tensors of a case."""
     torch.cuda.empty_cache()
     torch._dynamo.reset()  # noqa: SLF001 -- a case more would exceed what it compiles of one function
@@ -101,18 +73,21 @@ def prefill_calls(made: MadePrefill) -> Iterator[tuple[str, Callable[[], Any]]]:
     case, inputs = made.case, made.inputs
     for name in ("hopper", "triton_prefill"):
         kernel = importlib.import_module(f"patchkit.runtime.attention.{name}").KERNELS[0]
-        if name == "hopper" and case.dim != 128:  # noqa: PLR2004 -- what that kernel takes
+        if name == "hopper" and case.head_dim != 128:  # noqa: PLR2004 -- what that kernel takes
             continue
         made.results[kernel.name] = made.out
         yield kernel.name, partial(kernel.run, inputs, case.pattern, made.out, made.lse)
     name = "flash3" if case.pattern.window is None else "flash3_window_only"
-    made.results[name] = made.out
-    yield name, lambda: _fa3(inputs, case.pattern, made.out)
+    flash3 = _flash3(inputs, case.pattern)
+
+    def attend_flash3(name: str) -> None:
+        made.results[name] = flash3()[0]
+
+    yield name, partial(attend_flash3, name)
     query, key, value = (
-        tensor.view(case.batch, case.tokens, -1, case.dim).transpose(1, 2)
-        for tensor in (inputs.query, inputs.key, inputs.value)
+        tensor.unflatten(0, (inputs.batch, -1)).transpose(1, 2) for tensor in (inputs.query, inputs.key, inputs.value)
     )
-    mask = _block_mask(case.pattern, case.tokens)
+    mask = _block_mask(case.pattern, inputs.max_query)
     grouped = case.heads != case.kv_heads
     flex = torch.compile(flex_attention, dynamic=False)
 
@@ -136,36 +111,12 @@ def _sdpa(backend: Any, query: Any, key: Any, value: Any, *, grouped: bool) -> A
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
 
 
-def _fa3(inputs: Inputs, pattern: Pattern, out: Any) -> Any:
-    left, right = (-1, -1) if pattern.window is None else (pattern.window - 1, 0)
-    scale = inputs.query.shape[-1] ** -0.5
-    lengths = (inputs.query_starts, inputs.key_starts, None, None, inputs.key_lengths, inputs.max_query, inputs.max_key)
-    rest = (
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        scale,
-        True,
-        left,
-        right,
-        0.0,
-        True,
-        None,
-        0,
-        None,
-        0,
-        None,
-        1,
-        0,
-        None,
-    )
-    fixed = (inputs.query, inputs.key, inputs.value, None, None, None, out)
-    return torch.ops._vllm_fa3_C.fwd(*fixed, *lengths, inputs.block_table, *rest)  # noqa: SLF001 -- its name
+def _flash3(inputs: Inputs, pattern: Pattern) -> Callable[[], Any]:
+    """Return the call; with a window FlashAttention 3 has no anchors."""
+    timed = kernel_named("flash3").timed
+    if timed is None:
+        raise TypeError("flash3 has no call that is timed")
+    return timed(inputs, pattern)
 
 
 def _block_mask(pattern: Pattern, tokens: int) -> Any:
@@ -199,13 +150,13 @@ def _backwards(made: MadePrefill) -> Iterator[tuple[str, Callable[[], Any]]]:
     made.results["grad_out"] = grad_out
     yield "triton_backward", lambda: triton_backward.run(inputs, case.pattern, saved, mine)
     leaves = [
-        tensor.view(1, case.tokens, -1, case.dim).transpose(1, 2).detach().requires_grad_()
+        tensor.unflatten(0, (1, -1)).transpose(1, 2).detach().requires_grad_()
         for tensor in (inputs.query, inputs.key, inputs.value)
     ]
     torch._functorch.config.donated_buffer = False  # noqa: SLF001 -- else a graph has one backward only
     flex = torch.compile(flex_attention, dynamic=False)
-    out = flex(*leaves, block_mask=_block_mask(case.pattern, case.tokens), enable_gqa=True)
-    upstream = grad_out.view(1, case.tokens, -1, case.dim).transpose(1, 2)
+    out = flex(*leaves, block_mask=_block_mask(case.pattern, inputs.max_query), enable_gqa=True)
+    upstream = grad_out.unflatten(0, (1, -1)).transpose(1, 2)
 
     def flexed() -> None:
         found = torch.autograd.grad(out, leaves, upstream, retain_graph=True)
@@ -216,14 +167,13 @@ def _backwards(made: MadePrefill) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def backward_errors() -> dict[str, float]:
     """Return the largest relative error of dq, dk, dv against float64, on the first case cut to fewer tokens."""
-    first = PREFILLS[0]
-    case = Prefill(name="", tokens=GRADIENT_TOKENS, heads=first.heads, kv_heads=first.kv_heads, dim=first.dim)
+    case = replace(PREFILLS[0], query_lengths=(GRADIENT_TOKENS,), key_lengths=(GRADIENT_TOKENS,))
     made = make_prefill(case)
     names = [name for name, call in _backwards(made) if call() is None]
     leaves = [tensor.double().requires_grad_() for tensor in (made.inputs.query, made.inputs.key, made.inputs.value)]
     grouped = leaves[0].unflatten(1, (case.kv_heads, -1))
-    positions = torch.arange(case.tokens, device="cuda")
-    scores = torch.einsum("ihgd,jhd->hgij", grouped, leaves[1]) * case.dim**-0.5
+    positions = torch.arange(GRADIENT_TOKENS, device="cuda")
+    scores = torch.einsum("ihgd,jhd->hgij", grouped, leaves[1]) * case.head_dim**-0.5
     weights = torch.softmax(scores.masked_fill(~case.pattern.sees(positions, positions), -torch.inf), -1)
     out = torch.einsum("hgij,jhd->ihgd", weights, leaves[2]).flatten(1, 2)
     exact = torch.autograd.grad(out, leaves, made.results["grad_out"].double())
@@ -237,17 +187,17 @@ def backward_errors() -> dict[str, float]:
 
 
 def decode_calls() -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """Yield decode over a paged cache of 56 sequences of 32k tokens: one call, and eight with other tables in a row."""
+    """Yield decode over a paged cache: one call, and eight with other tables in a row."""
     from patchkit.runtime.attention import triton_decode
 
     torch.cuda.empty_cache()
-    batch, length, page, heads, kv_heads, dim = 56, 32768, 16, 32, 8, 128
-    pages = batch * length // page
-    shape = (pages, page, kv_heads, dim)
+    batch, length, heads = len(DECODE.key_lengths), DECODE.key_lengths[0], DECODE.heads
+    pages = batch * length // DECODE.page_size
+    shape = (pages, DECODE.page_size, DECODE.kv_heads, DECODE.head_dim)
     key, value = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     made = [
         Inputs(
-            query=torch.randn(batch, heads, dim, device="cuda", dtype=torch.bfloat16),
+            query=torch.randn(batch, heads, DECODE.head_dim, device="cuda", dtype=torch.bfloat16),
             key=key,
             value=value,
             query_starts=torch.arange(batch + 1, device="cuda", dtype=torch.int32),
@@ -266,8 +216,8 @@ def decode_calls() -> Iterator[tuple[str, Callable[[], Any], int]]:
 
     def rotate() -> None:
         for inputs in made:
-            triton_decode.run(inputs, _WINDOW, out, lse)
+            triton_decode.run(inputs, DECODE.pattern, out, lse)
 
-    yield "triton_decode", lambda: triton_decode.run(made[0], _WINDOW, out, lse), 1
+    yield "triton_decode", lambda: triton_decode.run(made[0], DECODE.pattern, out, lse), 1
     yield "triton_decode_rotating", rotate, _COPIES
-    yield "flash3_window_only", lambda: _fa3(made[0], _WINDOW, out), 1
+    yield "flash3_window_only", _flash3(made[0], DECODE.pattern), 1

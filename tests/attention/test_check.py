@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from patchkit.attention.case import SHAPES, AttentionCase
-from patchkit.attention.check import CheckResult, check_kernels
+from patchkit.attention.check import CheckResult, check_kernels, upcast
 from patchkit.attention.run import check_document, summaries
 from patchkit.record import replace
 from patchkit.runtime.attention import eager
 from patchkit.runtime.attention.problem import BACKWARD, FORWARD, Gradients, Inputs, Pattern, Saved
+from patchkit.runtime.attention.reference import attention_reference
 from patchkit.runtime.attention.registry import Kernel
 
 CASE = AttentionCase(name="case", query_lengths=(30, 2), key_lengths=(30, 1), dtype="float32", deterministic=True)
@@ -140,6 +141,55 @@ def test_wrong_gradient_is_found() -> None:
     assert check(eager.backward, step=BACKWARD).faults == ()
     assert check(twice, step=BACKWARD).faults[0].startswith("gradient of value: error")
     assert check(without_lse, step=BACKWARD).faults[0].startswith("gradient of query: error")
+
+
+LARGE = next(one for one in SHAPES if one.name == "large scores")
+HALVES = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+
+
+def scaled(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients) -> None:
+    eager.backward(inputs, pattern, saved, gradients)
+    gradients.query.mul_(1.05)
+
+
+def without_a_key(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients) -> None:
+    eager.backward(inputs, Pattern(window=(pattern.window or 0) - 1, anchors=pattern.anchors), saved, gradients)
+
+
+def without_delta(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients) -> None:
+    bare = Saved(out=torch.zeros_like(saved.out), lse=saved.lse, grad_out=saved.grad_out, grad_lse=saved.grad_lse)
+    eager.backward(inputs, pattern, bare, gradients)
+
+
+def delta_off(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients) -> None:
+    """As if out had been rounded ten times as coarsely."""
+    coarse = saved.out + 10 * 2.0**-11 * saved.out.abs() * torch.randn(saved.out.shape, dtype=saved.out.dtype)
+    given = Saved(out=coarse, lse=saved.lse, grad_out=saved.grad_out, grad_lse=saved.grad_lse)
+    eager.backward(inputs, pattern, given, gradients)
+
+
+@HALVES
+def test_gradients_of_large_scores_are_right_for_the_out_that_was_given(dtype: str) -> None:
+    assert check(eager.backward, replace(LARGE, dtype=dtype), BACKWARD).faults == ()
+
+
+@HALVES
+@pytest.mark.parametrize("run", [scaled, without_a_key, without_delta])
+def test_wrong_gradient_of_large_scores_is_found(run: Callable[..., None], dtype: str) -> None:
+    assert check(run, replace(LARGE, dtype=dtype), BACKWARD).faults[0].startswith("gradient of query: error")
+
+
+def test_coarser_delta_of_large_scores_is_found() -> None:
+    assert check(delta_off, replace(LARGE, dtype="float16"), BACKWARD).faults[0].startswith("gradient of query: error")
+
+
+def test_a_backward_with_an_exact_out_of_its_own_is_right_too() -> None:
+    def exact(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients) -> None:
+        out, lse = attention_reference(upcast(inputs), pattern)
+        own = Saved(out=out, lse=lse, grad_out=saved.grad_out.double(), grad_lse=saved.grad_lse)
+        eager.backward(upcast(inputs), pattern, own, gradients)
+
+    assert check(exact, replace(LARGE, dtype="float16"), BACKWARD).faults == ()
 
 
 def test_refusals_are_counted_with_their_reason() -> None:

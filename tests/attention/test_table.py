@@ -13,7 +13,9 @@ from patchkit.attention.report import write_records
 from patchkit.attention.timing import Timing
 from patchkit.attention.workload import GPU
 from patchkit.runtime.attention.measured import MEASURED
-from patchkit.runtime.attention.registry import Measurement
+from patchkit.runtime.attention.registry import FAMILIES, Measurement
+
+DOCS = RESULTS.parent.parent / "docs"
 
 
 def results() -> list[BenchResult]:
@@ -64,3 +66,13 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 def test_the_kernels_are_chosen_by_the_records_that_are_kept() -> None:
     assert sorted(_rows(read_records(RESULTS)), key=repr) == sorted(MEASURED, key=repr)
+
+
+def test_the_table_in_the_documentation_is_that_of_the_records() -> None:
+    assert "\n".join(["", *markdown(read_records(RESULTS)), ""]) in (DOCS / "attention-kernels.md").read_text()
+
+
+def test_the_documentation_names_every_family_in_order() -> None:
+    after = (DOCS / "attention.md").read_text().partition("| family | what |\n|---|---|\n")[2].partition("\n\n")[0]
+    named = [line.split("`")[1] for line in after.splitlines()]
+    assert named == [family for family, _ in FAMILIES]

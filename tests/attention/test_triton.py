@@ -21,7 +21,10 @@ pytestmark = [
 ]
 
 # Few and short: a program of the interpreter runs thousands of times slower than on a GPU. `attention check` runs all.
-CASES = ("odd lengths", "paged decode, three kv heads", "empty rows", "a NaN that some rows see", "learned anchors")
+CASES = (
+    *("odd lengths", "paged decode, three kv heads", "empty rows", "a NaN that some rows see", "learned anchors"),
+    "large scores",
+)
 
 
 def attention(checkout: Path, *arguments: str, interpret: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def _own_interpreter_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "0")  # the command sets it; it goes back with the test
 
 
-@pytest.mark.parametrize("command", ["check", "bench", "list", "peers"])
+@pytest.mark.parametrize("command", ["check", "bench", "list", "build", "peers"])
 def test_help_has_an_example(patchkit: Patchkit, command: str) -> None:
     said = patchkit("attention", command, "--help")
     assert said.status == 0

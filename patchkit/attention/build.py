@@ -1,0 +1,82 @@
+"""The CUDA library of the Hopper kernel, compiled once from the same sources by the same nvcc."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from patchkit.errors import RefusedError
+from patchkit.native.compiler import compile_with
+from patchkit.process import require_success, run_child
+from patchkit.record import dataclass
+
+LIBRARY = "libpatchkit_attention.so"
+"""The name that runtime/attention/hopper.py looks for beside itself."""
+
+FLAGS = (
+    *("-gencode=arch=compute_90a,code=sm_90a", "-O3", "-std=c++17", "-shared", "-cudart", "static"),
+    *("-Xcompiler", "-fPIC,-fvisibility=hidden"),
+)
+_SOURCE = "prefill.cu"
+_KEY = 20  # hexadecimal digits
+_VERSION_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltLibrary:
+    """Where the library is; `fresh` and with a `command` where it was compiled just now."""
+
+    library: Path
+    fresh: bool
+    command: str = ""
+
+
+def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | None = None) -> BuiltLibrary:
+    """Compile native/attention below `cache`, or return what was compiled from the same sources, flags and nvcc.
+
+    It needs no GPU. `on_start` is called where something has to be compiled: half a minute. RefusedError without nvcc,
+    with nvcc's words where it fails, and where the cache cannot be written.
+    """
+    import tempfile
+
+    nvcc = _find_nvcc()
+    sources = native / "attention"
+    directory = cache / f"attention-{_key(nvcc, sources)}"
+    library = directory / LIBRARY
+    if library.is_file():
+        return BuiltLibrary(library=library, fresh=False)
+    if on_start is not None:
+        on_start()
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(prefix=f"{directory.name}.", dir=cache) as scratch:
+            command = compile_with((nvcc, *FLAGS, "-o", LIBRARY, str(sources / _SOURCE)), Path(scratch))
+            directory.mkdir(exist_ok=True, mode=0o700)
+            (Path(scratch) / LIBRARY).replace(library)
+    except OSError as error:
+        raise RefusedError(
+            f"{directory} cannot be written", why=f"  {error}", hint="PATCHKIT_NATIVE=DIR names another place"
+        ) from error
+    return BuiltLibrary(library=library, fresh=True, command=command)
+
+
+def _find_nvcc() -> str:
+    found = shutil.which("nvcc")
+    if found is None:
+        raise RefusedError(
+            "nvcc is not on the PATH",
+            why="  the kernel for Hopper is CUDA; without it Triton's kernels answer",
+            hint="install the CUDA toolkit (13.0 is tested), or add its bin directory to PATH",
+        )
+    return found
+
+
+def _key(nvcc: str, sources: Path) -> str:
+    """Return a digest of everything that takes part in a build."""
+    version = require_success(run_child((nvcc, "--version"), timeout=_VERSION_SECONDS)).stdout
+    parts = [version, *(flag.encode() for flag in FLAGS)]
+    for path in sorted([*sources.glob("*.cu"), *sources.glob("*.cuh")]):
+        parts += [path.name.encode(), path.read_bytes()]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()[:_KEY]

@@ -1,0 +1,42 @@
+"""`patchkit attention build`: the CUDA library of the Hopper kernel."""
+
+from __future__ import annotations
+
+import click
+
+from patchkit.cli.options import json_option
+from patchkit.errors import ExitStatus
+from patchkit.output import Output
+
+
+@click.command("build", short_help="Compile the CUDA kernel for Hopper.")
+@json_option
+def command(*, output: Output) -> int:
+    """Compile the kernel for Hopper with nvcc and print the library's path. Needs no GPU and no torch.
+
+    What was built from the same sources by the same nvcc is kept: below PATCHKIT_NATIVE, else below the user's
+    cache directory. The kernel is used where PATCHKIT_ATTENTION_LIBRARY names the library.
+
+    \b
+    Examples:
+      patchkit attention build
+      export PATCHKIT_ATTENTION_LIBRARY=$(patchkit attention build)
+    """
+    from patchkit.attention.build import build_library
+    from patchkit.native.build import cache_directory
+    from patchkit.resources import native_directory
+
+    output.acting = True
+    built = build_library(native_directory(), cache_directory(), on_start=lambda: _tell(output))
+    if output.machine:
+        output.document(
+            {"schema": 1, "library": str(built.library), "fresh": built.fresh, "command": built.command or None}
+        )
+    else:
+        output.line(str(built.library))
+    return ExitStatus.DONE
+
+
+def _tell(output: Output) -> None:
+    if not output.machine:
+        output.note("compiling with nvcc: half a minute", style="dim")

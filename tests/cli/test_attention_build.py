@@ -1,0 +1,113 @@
+"""`patchkit attention build`: what takes part in a build, what is kept, and what a compiler says."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from patchkit.attention.build import LIBRARY, build_library
+from patchkit.errors import RefusedError
+from tests.cli.said import Patchkit
+
+# Says a version, notes that it ran, and writes its output; the last argument is the source.
+_NVCC = """#!/bin/sh
+if [ "$1" = --version ]; then cat "$(dirname "$0")/version"; exit; fi
+echo run >> "$(dirname "$0")/runs"
+for last; do :; done
+if grep -q broken "$last"; then echo "$last: broken is undefined" >&2; exit 2; fi
+cp "$last" libpatchkit_attention.so
+"""
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a compiler that copies, first on the PATH."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "version").write_text("release 13.0")
+    (directory / "nvcc").write_text(_NVCC)
+    (directory / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
+    return directory
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Path:
+    sources = tmp_path / "native" / "attention"
+    sources.mkdir(parents=True)
+    (sources / "prefill.cu").write_text("kernel")
+    (sources / "hopper.cuh").write_text("header")
+    return sources.parent
+
+
+def runs(nvcc: Path) -> int:
+    return len((nvcc / "runs").read_text().splitlines())
+
+
+def test_the_same_is_compiled_once(nvcc: Path, native: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    first = build_library(native, tmp_path / "cache", on_start=lambda: told.append("compiling"))
+    second = build_library(native, tmp_path / "cache", on_start=lambda: told.append("again"))
+    assert (first.fresh, second.fresh, runs(nvcc), told) == (True, False, 1, ["compiling"])
+    assert first.library == second.library
+    assert first.library.name == LIBRARY
+    assert first.library.read_text() == "kernel"
+    assert "sm_90a" in first.command
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.library.parent.name]
+
+
+@pytest.mark.parametrize("changed", ["native/attention/prefill.cu", "native/attention/hopper.cuh", "bin/version"])
+def test_what_takes_part_is_compiled_anew(nvcc: Path, native: Path, tmp_path: Path, changed: str) -> None:
+    first = build_library(native, tmp_path / "cache")
+    (tmp_path / changed).write_text("other")
+    second = build_library(native, tmp_path / "cache")
+    assert (second.fresh, runs(nvcc)) == (True, 2)
+    assert second.library != first.library
+    assert first.library.is_file()
+
+
+@pytest.mark.usefixtures("nvcc")
+def test_a_compiler_that_fails_is_shown_and_nothing_is_kept(native: Path, tmp_path: Path) -> None:
+    (native / "attention" / "prefill.cu").write_text("broken")
+    with pytest.raises(RefusedError, match="nvcc ended with 2") as caught:
+        build_library(native, tmp_path / "cache")
+    assert "broken is undefined" in caught.value.why
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.usefixtures("nvcc")
+def test_a_cache_that_cannot_be_written(native: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(RefusedError, match="cannot be written") as caught:
+        build_library(native, tmp_path / "cache")
+    assert "PATCHKIT_NATIVE" in caught.value.hint
+
+
+def test_without_nvcc_it_says_what_to_install(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    said = patchkit("attention", "build")
+    assert said.status == 1
+    assert "nvcc is not on the PATH" in said.err
+    assert "CUDA toolkit" in said.err
+
+
+@pytest.mark.usefixtures("nvcc")
+def test_command_prints_the_path_alone(patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATCHKIT_NATIVE", str(tmp_path / "cache"))
+    said = patchkit("attention", "build")
+    assert said.status == 0
+    assert Path(said.out.removesuffix("\n")).is_file()
+    assert "compiling with nvcc" in said.err
+    document = patchkit("attention", "build", "--json").document
+    assert (document["library"], document["fresh"], document["command"]) == (said.out.strip(), False, None)
+
+
+@pytest.mark.kernels
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_the_real_compiler_makes_a_library_with_the_entry_point(checkout: Path, tmp_path: Path) -> None:
+    built = build_library(checkout / "native", tmp_path / "cache")
+    assert hasattr(ctypes.CDLL(str(built.library)), "patchkit_prefill")
