@@ -23,7 +23,7 @@ def command(*, output: Output) -> int:
       export PATCHKIT_ATTENTION_LIBRARY=$(patchkit attention build)
     """
     from patchkit.attention.build import build_library
-    from patchkit.native.build import cache_directory
+    from patchkit.native.cache import cache_directory
     from patchkit.resources import native_directory
 
     output.acting = True

@@ -17,7 +17,7 @@ autoconf.h, for C, C++ and CUDA. As in the kernel a bool that is n is not define
     #define CONFIG_N 256
     #define CONFIG_S "0.5"
 
-auto.conf, for make and shells: `CONFIG_A=y`, nothing for what is n.
+auto.conf, for make (texts stand as they are: no shell should read it): `CONFIG_A=y`, nothing for what is n.
 """
 
 from __future__ import annotations
