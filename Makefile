@@ -1,4 +1,5 @@
-# Works on a fresh machine that has python3 (3.10 or newer) and make; everything else comes into .venv.
+# Works on a fresh machine that has python3 (3.10 or newer) and make; everything else comes into .venv, for the
+# demonstrations into .venv-demo.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -6,6 +7,8 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
+SHOW := .venv-demo
+SHOWN := $(SHOW)/.installed
 NATIVE := $(wildcard native/*/*.[ch] native/*/*/*.h native/*/*.[ch]pp tests/native/programs/*)
 
 .PHONY: help demo demo-native test test-faults test-kernels engines test-engines lint format bench wheel clean
@@ -22,16 +25,25 @@ help:
 	@echo 'make format        what ruff can mend by itself'
 	@echo 'make bench         speed, side by side with git apply, patch and quilt; ns per call through the shim'
 	@echo 'make wheel         dist/*.whl and dist/*.tar.gz'
-	@echo 'make clean         remove .venv and what was built; the cache of wheels stays'
+	@echo 'make clean         remove the environments and what was built; the cache of wheels stays'
 
-$(STAMP): pyproject.toml
+.PHONY: python
+python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo '$(PYTHON) is older than 3.10; run: make PYTHON=python3.12 ...' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo '$(PYTHON) cannot make environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+
+$(STAMP): pyproject.toml | python
 	$(PYTHON) -m venv --clear $(VENV)
 	@echo 'What the tests need comes into $(VENV), PyTorch included: some minutes, in which pip says nothing.'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+# The demonstrations need patchkit alone: no PyTorch, no test tools.
+$(SHOWN): pyproject.toml | python
+	$(PYTHON) -m venv --clear $(SHOW)
+	$(SHOW)/bin/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
 # Where PYTHONDONTWRITEBYTECODE is set, every start of the command would compile it anew.
@@ -39,11 +51,9 @@ $(STAMP): pyproject.toml
 compiled: $(STAMP)
 	@$(BIN)/python -m compileall -q patchkit
 
-demo: compiled
-	@PATH="$(abspath $(BIN)):$$PATH" bash docs/demo.sh
-
-demo-native: compiled
-	@PATH="$(abspath $(BIN)):$$PATH" bash docs/demo-native.sh
+demo demo-native: $(SHOWN)
+	@$(SHOW)/bin/python -m compileall -q patchkit
+	@PATH="$(abspath $(SHOW)/bin):$$PATH" bash docs/$@.sh
 
 test: compiled
 	PATCHKIT_WHOLE=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not faults and not engines and not kernels'
@@ -85,5 +95,5 @@ wheel: $(STAMP)
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf .venv .venv-3.* dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out
+	rm -rf .venv .venv-demo .venv-3.* dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
