@@ -1,7 +1,7 @@
 """The toggles of the series that are meant for a tree: their Kconfig files, what is asked of them, what comes of it.
 
-kconfiglib is loaded only where there is a Kconfig, and a series with a gate, or a setting, or code that reads a CONFIG_
-name. A series without Kconfig has gates that are y or n, and nothing of this.
+kconfiglib is loaded only for a guard, or where a Kconfig is beside a series with a gate, a setting, or code that reads
+a CONFIG_ name. Any other series without Kconfig has gates that are y or n, and nothing of this.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from patchkit.resources import patches_directory
 from patchkit.series import PatchEntry, Series, applies, read_below, retired
 from patchkit.strip import NATIVE, outside_note
 from patchkit.target import TargetTree
+from patchkit.trailers import Toggle
 from patchkit.wanted import Terms
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def read_toggles(
     `always`: also for series without a gate, a setting or a Kconfig.
     """
     places = list(dict.fromkeys(place for one in series for place in kconfig_files(one, tree.engine)))
-    if not always and not (places and (assignments or any(map(_has_toggles, series)))):
+    asked = (places and (assignments or any(map(_has_toggles, series)))) or any(map(_has_guards, series))
+    if not always and not asked:
         return None
     from patchkit.config.kconfig import load_kconfig
     from patchkit.config.symbols import resolve
@@ -228,6 +230,11 @@ def dotconfig_of(toggles: Toggles) -> bytes:
 
 def _has_toggles(series: Series) -> bool:
     return any(entry.trailers.config or b"CONFIG_" in entry.raw for entry in series.entries)
+
+
+def _has_guards(series: Series) -> bool:
+    """Tell whether code of a series reads a constant: it needs one even where no Kconfig says more of it."""
+    return any(entry.trailers.toggle is Toggle.GUARD for entry in series.entries)
 
 
 def _source(place: Path, digests: dict[str, str]) -> KconfigSource:

@@ -214,11 +214,16 @@ def test_what_cannot_be_guarded_is_refused_and_select_named(
     assert difference(snapshot(site.root), site.pristine) == []
 
 
-def test_guard_without_a_kconfig_is_refused(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_guard_without_a_kconfig_is_switched_by_y_and_n(site: Site) -> None:
     (site.patches / "vllm" / "Kconfig").unlink()
     site.add("FAST", FILES, FAST)
-    assert site.apply() == 1
-    assert "Toggle: guard needs a Kconfig that defines CONFIG_FAST" in told(capsys)
+    assert site.apply() == 0
+    assert "if CONFIG_FAST:" in site.read("step.py")
+    off = site.ask("step.step(0)")
+    assert site.apply("CONFIG_FAST=y") == 0
+    assert site.ask("step.step(0)") != off
+    assert site.apply("CONFIG_FAST=n") == 0
+    assert site.ask("step.step(0)") == off
 
 
 def test_an_ad_hoc_diff_above_guards_is_in_every_variant_and_comes_out_again(full: Site, tmp_path: Path) -> None:
