@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell that ignores it for us, our children would never be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What a developer's shell may hold and a test must not see.
 _FOREIGN = (
