@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from patchkit.diff.model import Hunk
 
-_PLUS, _MINUS = b"+-"
 _MOST_TRIES = 5_000
 _MOST_PLACES = 100
 
@@ -52,24 +51,6 @@ def hunk_sides(hunk: Hunk) -> Sides:
 
 @lru_cache(maxsize=1 << 10)  # placing and applying ask for the same hunk one after the other
 def _read_sides(body: tuple[bytes, ...]) -> Sides:
-    kinds = b"".join([line[:1] for line in body])
-    if NO_NEWLINE in kinds or b"\r" in kinds or len(kinds) != len(body):
-        return _read_odd_sides(body)
-    texts = [line[1:] + b"\n" for line in body]
-    leading = len(kinds) - len(kinds.lstrip(b" "))
-    return Sides(
-        old=[text for text, kind in zip(texts, kinds, strict=True) if kind != _PLUS],
-        new=[text for text, kind in zip(texts, kinds, strict=True) if kind != _MINUS],
-        context=kinds.count(b" "),
-        leading=leading,
-        trailing=len(kinds) - len(kinds.rstrip(b" ")),
-        removal_first=kinds[leading : leading + 1] == b"-",
-        unterminated=False,
-    )
-
-
-def _read_odd_sides(body: tuple[bytes, ...]) -> Sides:
-    """Read a hunk that has a no-newline marker, or an empty context line whose blank was stripped."""
     old: list[bytes] = []
     new: list[bytes] = []
     context = run = 0
