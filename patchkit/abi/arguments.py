@@ -65,13 +65,6 @@ def travel(passed: PassedType, machine: Machine) -> tuple[Way, ...]:
     return _amd64(passed) if machine is Machine.AMD64 else _aarch64(passed)
 
 
-def pointer_type(name: str) -> PassedType:
-    """Return the type of a pointer or a reference."""
-    return PassedType(
-        name=name, size=8, alignment=8, by_reference=False, scalars=(Scalar(offset=0, size=8, kind="integer"),)
-    )
-
-
 def _amd64(passed: PassedType) -> tuple[Way, ...]:
     if passed.size > _TWO_EIGHTBYTES or any(_is_for_memory(scalar) for scalar in passed.scalars):
         return (Way.STACK,)

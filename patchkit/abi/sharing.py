@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from patchkit.abi.check import fitting_torches
 from patchkit.abi.facts import WheelFacts
 from patchkit.abi.requirements import Pin, pinned_versions, requirements
-from patchkit.abi.snapshot import TORCH, Facts
-from patchkit.engine import normalise_name
+from patchkit.abi.snapshot import Facts
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
@@ -153,8 +152,3 @@ def _allows(wheel: WheelFacts, python_version: str) -> bool:
         return SpecifierSet(wheel.requires_python).contains(f"{python_version}.0")
     except InvalidSpecifier:
         return True  # pip ignores it too
-
-
-def torch_pins(sharing: Sharing) -> tuple[Pin, ...]:
-    """Return what is asked of torch itself."""
-    return next((one.pins for one in sharing.shared if one.package == normalise_name(TORCH)), ())

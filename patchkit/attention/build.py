@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from patchkit.errors import RefusedError
+from patchkit.native.cache import require_ours
 from patchkit.native.compiler import compile_with
 from patchkit.process import require_success, run_child
 from patchkit.record import dataclass
@@ -37,7 +38,7 @@ def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | N
     """Compile native/attention below `cache`, or return what was compiled from the same sources, flags and nvcc.
 
     It needs no GPU. `on_start` is called where something has to be compiled: half a minute. RefusedError without nvcc,
-    with nvcc's words where it fails, and where the cache cannot be written.
+    with nvcc's words where it fails, and where the cache cannot be written, or others can write to it.
     """
     import tempfile
 
@@ -46,11 +47,14 @@ def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | N
     directory = cache / f"attention-{_key(nvcc, sources)}"
     library = directory / LIBRARY
     if library.is_file():
+        require_ours(cache)
+        require_ours(directory)
         return BuiltLibrary(library=library, fresh=False)
     if on_start is not None:
         on_start()
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        require_ours(cache)
         with tempfile.TemporaryDirectory(prefix=f"{directory.name}.", dir=cache) as scratch:
             command = compile_with((nvcc, *FLAGS, "-o", LIBRARY, str(sources / _SOURCE)), Path(scratch))
             directory.mkdir(exist_ok=True, mode=0o700)

@@ -37,10 +37,6 @@ class Configuration:
         """The names of all symbols, without CONFIG_."""
         return frozenset(value.symbol for value in self.values)
 
-    def is_on(self, symbol: str) -> bool:
-        """Tell whether a bool is y; a symbol that there is not is off."""
-        return any(one.symbol == symbol and one.kind is ValueKind.BOOL and one.text == "y" for one in self.values)
-
     def assignments(self) -> Mapping[str, Assignment]:
         """Return the values as assignments: what a .config that holds all of them would say."""
         return {
@@ -67,9 +63,6 @@ class Usage:
     gates: Mapping[str, tuple[str, ...]]
     read: frozenset[str]
     rebuild: frozenset[str]
-
-
-NO_USAGE = Usage(gates={}, read=frozenset(), rebuild=frozenset())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,7 +31,7 @@ def make_cache(cache: Path) -> None:
     """Make the directory of all builds; RefusedError where it cannot be, or where others could put something in it."""
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _require_ours(cache)
+        require_ours(cache)
     except OSError as error:
         raise _unusable(cache, error) from error
 
@@ -48,7 +48,7 @@ def scratch_below(cache: Path, key: str) -> TemporaryDirectory[str]:
 
 def check_kept(directory: Path, stage1: Path, stage2: Path | None) -> None:
     """Check a build that is taken from the cache; RefusedError when it is not what was built."""
-    _require_ours(directory)
+    require_ours(directory)
     missing = [path.name for path in (stage1, stage2) if path is not None and not path.is_file()]
     if not missing and digest_of(stage1) == (directory / COMPLETE).read_text(errors="replace").strip():
         return
@@ -70,7 +70,8 @@ def _unusable(cache: Path, error: OSError) -> RefusedError:
     )
 
 
-def _require_ours(directory: Path) -> None:
+def require_ours(directory: Path) -> None:
+    """Refuse a directory in which others could put something that is then loaded."""
     about = directory.stat()
     if about.st_uid not in (os.geteuid(), 0):
         why = f"it belongs to user {about.st_uid}, not to {os.geteuid()} or root"

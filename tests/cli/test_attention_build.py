@@ -87,6 +87,15 @@ def test_a_cache_that_cannot_be_written(native: Path, tmp_path: Path) -> None:
     assert "PATCHKIT_NATIVE" in caught.value.hint
 
 
+@pytest.mark.usefixtures("nvcc")
+def test_a_cache_that_others_can_write_to_is_refused(native: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    build_library(native, cache)
+    cache.chmod(0o777)
+    with pytest.raises(RefusedError, match="not safe to load code from"):
+        build_library(native, cache)
+
+
 def test_without_nvcc_it_says_what_to_install(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     said = patchkit("attention", "build")
