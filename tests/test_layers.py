@@ -17,7 +17,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("output", "process", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
-    ("engine", "specifier", "target", "environment", "held", "checkout", "fetch", "dist", "archive"),
+    ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive"),
     ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     ("strip", "decision", "decide", "wanted", "stack", "travelling", "generated", "guarding", "applied", "plan"),

@@ -40,7 +40,7 @@ def command(*, choice: Choice, asked: dict[str, Any], output: Output) -> int:
       patchkit apply --root ./site-packages --patch pr-9034.diff --package-only
     """
     tree = select_tree(choice, output, asked)
-    request = make_request(asked)
+    request = make_request(asked, tree)
     epoch = source_date_epoch()
     output.acting = True
     with open_session(tree, write=True, say=output.note) as session:

@@ -17,7 +17,7 @@ from patchkit.errors import TargetError, UsageError
 from patchkit.output import Output
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
-from patchkit.tree import open_entries
+from patchkit.tree import Entries
 from patchkit.wanted import Terms
 
 _Function = Callable[..., Any]
@@ -152,8 +152,11 @@ def select_tree(
     raise TargetError(f"several engines in {choice.root}", why=f"found {names}", hint="say which with --target ENGINE")
 
 
-def make_request(asked: dict[str, Any]) -> Request:
-    """Read the files that the options name. Without --patch the shipped series is meant, and the user's above it."""
+def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Request:
+    """Read the files that the options name. Without --patch the shipped series is meant, and the user's above it.
+
+    `tree` is what they go onto: a base is seen with its paths.
+    """
     from patchkit.config.dotconfig import merge, parse_dotconfig, parse_setting
     from patchkit.resources import patches_directory
     from patchkit.series import user_directories
@@ -161,14 +164,13 @@ def make_request(asked: dict[str, Any]) -> Request:
     given = [parse_dotconfig(read_text(path), str(path)) for path in asked["config"]]
     given.append(tuple(parse_setting(text) for text in asked["settings"]))
     configuration = merge(*given)
-    base = asked["base"]
     terms = Terms(
         strip=asked["strip"],
         reverse=asked["reverse"],
         package_only=asked["package_only"],
         strict=asked["strict"],
         unlocked=asked["unlocked"],
-        base=open_entries(base) if base is not None else None,
+        base=_opened_base(asked["base"], tree),
         configuration=configuration,
         assignments=tuple(one for layer in given for one in layer),
     )
@@ -190,6 +192,14 @@ def make_request(asked: dict[str, Any]) -> Request:
         check_all_syntax=asked["check_syntax"],
         lenient=not asked["patches"],
     )
+
+
+def _opened_base(directory: Path | None, tree: TargetTree | None) -> Entries | None:
+    if directory is None or tree is None:
+        return None
+    from patchkit.base import open_base
+
+    return open_base(directory, tree)
 
 
 def source_date_epoch() -> int | None:

@@ -29,7 +29,7 @@ def command(*, choice: Choice, asked: dict[str, Any], verbose: bool, output: Out
       patchkit plan --target vllm==0.6.3 --fetch ./wheels --json
     """
     tree = select_tree(choice, output, asked)
-    request = make_request(asked)
+    request = make_request(asked, tree)
     with open_session(tree, write=False, say=output.note) as session:
         plan = foresee(session, plan_request(session, request))
     status = ExitStatus.REFUSED if plan.refused else ExitStatus.DONE

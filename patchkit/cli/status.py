@@ -52,7 +52,7 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
     with open_session(tree, write=False, say=output.note) as session:
         audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
         status = _STATUS[session.condition.standing]
-        missing = missing_from(session, make_request(asked)) if require_applied else ()
+        missing = missing_from(session, make_request(asked, tree)) if require_applied else ()
         if missing and status is ExitStatus.DONE:
             status = ExitStatus.REFUSED
         _show(session, audit, status, output, missing=missing if require_applied else None)
