@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from patchkit.diff.apply import apply_placements
-from patchkit.diff.image import split_lines
+from patchkit.diff.image import hunk_sides, split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Placement, Proof, Verdict
 from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
@@ -27,6 +27,7 @@ EXECUTABLE = 0o111
 _NEW_FILE_MODE = 0o644
 _SHORTEST_BLOB = 7
 _SHA1_LENGTH = 40
+_SURROUNDING = 3  # lines, as many as git gives a hunk for context
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +181,11 @@ def _new_content(
     if ground.moved and evidence.base is not None:
         from patchkit.diff.compare import compare_lines
 
-        file = _moved_with_lines(file, compare_lines(split_lines(evidence.base), lines))
+        base_lines = split_lines(evidence.base)
+        moved = _moved_with_lines(file, compare_lines(base_lines, lines))
+        if _surrounded_as_before(file, base_lines, moved, lines):
+            evidence = replace(evidence, proven=True)
+        file = moved
     placements = place_hunks(file, lines, evidence)
     refused = [placement for placement in placements if not accepted(placement, strict=ground.strict)]
     if refused:
@@ -228,6 +233,17 @@ def _moved_with_lines(file: FilePatch, changed: Sequence[Block]) -> FilePatch:
     """State every hunk where its first line is now: repeated lines then do not tempt it to the place of before."""
     hunks = tuple(move_hunk(hunk, _shift(max(hunk.old_start - 1, 0), changed)) for hunk in file.hunks)
     return replace(file, hunks=hunks)
+
+
+def _surrounded_as_before(file: FilePatch, base: list[bytes], moved: FilePatch, lines: list[bytes]) -> bool:
+    """Tell whether a patch without any context has the lines around each of its hunks that it had in the base."""
+
+    def around(hunk: Hunk, whole: list[bytes]) -> list[bytes]:
+        start = hunk.old_start - 1 if hunk.old_count else hunk.old_start
+        return whole[max(start - _SURROUNDING, 0) : start + hunk.old_count + _SURROUNDING]
+
+    pairs = zip(file.hunks, moved.hunks, strict=True)
+    return all(not hunk_sides(old).context and around(old, base) == around(new, lines) for old, new in pairs)
 
 
 def _shift(index: int, changed: Sequence[Block]) -> int:

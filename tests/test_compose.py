@@ -311,6 +311,29 @@ class TestPlacesOfBefore:
         assert not one.take(1).refused
         assert one.contents[NAMES[1]] == replaced(BASE, NAMES[1], 5, "five\n")[NAMES[1]]
 
+    @pytest.mark.parametrize("bare", ["@@ -8 +8 @@\n-row 8\n+eight\n", "@@ -8,0 +9,2 @@\n+new\n+newer\n"])
+    @pytest.mark.parametrize("number", [0, 1, 2])
+    def test_hunk_without_context_moves_with_the_lines_around_it(self, bare: str, number: int) -> None:
+        """Above it the layer below put two lines, took one away, or changed one in its place."""
+        lower = replaced(BASE, NAMES[1], 2, ("one\ntwo\nthree\n", "", "changed\n")[number])
+        names = f"--- a/{NAMES[1]}\n+++ b/{NAMES[1]}\n"
+        shift = (2, -1, 0)[number]
+        cut = bare.replace("-8", f"-{8 + shift}").replace("+8", f"+{8 + shift}").replace("+9", f"+{9 + shift}")
+        one = world()
+        one.put(one.ad_hoc(diff(BASE, lower), "low.diff"))
+        assert not one.put(one.ad_hoc((names + cut).encode(), "bare.diff", base=dict(entries_of(lower)))).refused
+        assert not one.take(1).refused
+        expected = "eight\n" if "eight" in bare else "row 8\nnew\nnewer\n"
+        assert one.contents[NAMES[1]] == replaced(BASE, NAMES[1], 8, expected)[NAMES[1]]
+
+    def test_hunk_without_context_stays_out_where_the_lines_around_it_go(self) -> None:
+        lower = replaced(BASE, NAMES[1], 7, "one\ntwo\n")
+        bare = f"--- a/{NAMES[1]}\n+++ b/{NAMES[1]}\n@@ -9 +9 @@\n-row 8\n+eight\n".encode()
+        one = world()
+        one.put(one.ad_hoc(diff(BASE, lower), "low.diff"))
+        assert not one.put(one.ad_hoc(bare, "bare.diff", base=dict(entries_of(lower)))).refused
+        assert one.take(1).refused
+
     def test_receipt_that_does_not_fit_the_stored_patch_is_said(self) -> None:
         one = world()
         one.put(one.ad_hoc(diff(BASE, STEPS[1]), "low.diff"))
