@@ -26,6 +26,11 @@ def runtime_directory(package: Path = _PACKAGE) -> Path:
     return package / "runtime"
 
 
+def proofs_file(package: Path = _PACKAGE) -> Path:
+    """Return the records of what was run on GPUs; the file need not be there."""
+    return package / "native" / "proved.json"
+
+
 def _resource(name: str, package: Path) -> Path:
     """Prefer the installed place: a checkout has none, and beside an installed package lies what others installed."""
     installed = package / _INSTALLED / name

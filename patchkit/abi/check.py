@@ -40,7 +40,7 @@ def check_wheel(
             continue
         lacks = describe_missing(missing[one.path], facts.symbols, words)
         needed = torch_imports(one, siblings)
-        types = judge_types(needed, [words.get(name, name) for name in needed], comparison)
+        types = judge_types(needed, [words.get(name, name) for name in needed], comparison, exports=one.exports)
         cells = (
             judge_symbols(one, torch, lacks, siblings),
             judge_system(one, system, torch),
@@ -92,6 +92,9 @@ def _same(released: WheelFacts | None, facts: ObjectFacts) -> ObjectFacts | None
 def _advice(wheel: WheelFacts, torch: TorchBuild, objects: Iterable[ObjectReport], facts: Facts) -> Iterator[str]:
     reports = list(objects)
     if not any(report.fault or report.cell(Column.SYMBOLS).verdict is Verdict.BROKEN for report in reports):
+        built = built_with(wheel, facts)
+        if built is not None and any(_meets_other_types(report) for report in reports):
+            yield f"pip install {built.title}  (what it was built with)"
         return
     for report in reports:
         if report.fault:
@@ -114,3 +117,8 @@ def _advice(wheel: WheelFacts, torch: TorchBuild, objects: Iterable[ObjectReport
 
 def _others(wheel: WheelFacts, facts: Facts) -> Iterator[WheelFacts]:
     return (one for one in facts.wheels if one.distribution == wheel.distribution and one.version != wheel.version)
+
+
+def _meets_other_types(report: ObjectReport) -> bool:
+    verdicts = {report.cell(column).verdict for column in (Column.LAYOUT, Column.VTABLE, Column.ARGUMENTS)}
+    return not verdicts.isdisjoint({Verdict.BROKEN, Verdict.RISK})

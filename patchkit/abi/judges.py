@@ -1,22 +1,26 @@
 """Judge layout, vtables and argument classes: what a wheel was compiled with against what it meets.
 
 A wheel was compiled against the headers of the torch that it pins. What is stored of the types of both torches is
-compared. Which of them a file's code touches cannot be seen without debug information: those that torch inlines into
-every C++ extension are taken for touched, others where a symbol that the file needs names them.
+compared: those that torch inlines into every C++ extension, and others where a symbol that the file needs names them. A
+difference breaks where the file's symbols prove that its code touches what changed (`inlined`); elsewhere it may, and
+the file is at risk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from patchkit.abi.inlined import ONLY_SYMBOLIC, WHOLE, touched_members
+from patchkit.abi.layout import LayoutChange
 from patchkit.abi.layout_columns import ColumnResult, argument_column, layout_column, vtable_column
 from patchkit.abi.torch_build import TorchBuild
 from patchkit.abi.verdicts import Cell, Column, Verdict
 from patchkit.record import dataclass
 
 _COMPARE = {Column.LAYOUT: layout_column, Column.VTABLE: vtable_column}
-_NOUNS = {Column.LAYOUT: "struct", Column.VTABLE: "vtable", Column.ARGUMENTS: "entry point"}
-COLUMNS = tuple(_NOUNS)
+_NOUNS = {Column.LAYOUT: "struct", Column.VTABLE: "vtable"}
+_USES = {Column.LAYOUT: "touches what changed", Column.VTABLE: "calls through the slots that changed"}
+COLUMNS = (*_NOUNS, Column.ARGUMENTS)
 # Type -> what the words of a symbol have in them that deals with it.
 _NAMED = {
     "DLManagedTensor": "DLM",
@@ -57,15 +61,23 @@ def compare_builds(built: TorchBuild | None, against: TorchBuild) -> TypeCompari
     return TypeComparison(built=built, against=against, results=results)
 
 
-def judge_types(needed: Sequence[str], words: Sequence[str], comparison: TypeComparison) -> Mapping[Column, Cell]:
-    """Answer the three questions about a file: `needed` are the torch symbols that it needs, `words` what they mean."""
+def judge_types(
+    needed: Sequence[str], words: Sequence[str], comparison: TypeComparison, *, exports: Sequence[str] = ()
+) -> Mapping[Column, Cell]:
+    """Answer the three questions about a file: `needed` are the torch symbols that it needs, `words` what they mean.
+
+    `exports` are the symbols that it defines.
+    """
     if not any(name.startswith("_Z") for name in needed):
         said = "needs only torch's C functions" if needed else "needs nothing of torch"
         return {column: Cell(column=column, verdict=Verdict.NONE, words=said) for column in COLUMNS}
-    return {column: _judge(column, words, comparison) for column in COLUMNS}
+    members = touched_members(needed, exports)
+    return {column: _judge(column, words, comparison, members) for column in COLUMNS}
 
 
-def _judge(column: Column, words: Sequence[str], comparison: TypeComparison) -> Cell:
+def _judge(
+    column: Column, words: Sequence[str], comparison: TypeComparison, members: Mapping[str, Mapping[str, str]]
+) -> Cell:
     built, against = comparison.built, comparison.against
     if built is None:
         return _not_known(column, "which torch it was built with is not known: it pins none, and no stored one fits")
@@ -77,23 +89,63 @@ def _judge(column: Column, words: Sequence[str], comparison: TypeComparison) -> 
     between = f"between {built.title} and {against.title}"
     if column is Column.ARGUMENTS:
         return _of_arguments(argument_column(built.layouts, against.layouts, words), between)
-    return _of_types(column, comparison.results[column], "\n".join(words), between)
+    text = "\n".join(words)
+    compared = [name for name in comparison.results[column].compared if _NAMED.get(name, "") in text]
+    return _of_types(column, comparison.results[column], compared, members, between)
 
 
-def _of_types(column: Column, result: ColumnResult, text: str, between: str) -> Cell:
-    touched = [name for name in result.compared if _NAMED.get(name, "") in text]
-    broken = _broken(result)
-    aside = len(broken.keys() - set(touched))
-    others = f"; {aside} more differ that none of its symbols names" if aside else ""
-    found = {name: changes for name, changes in broken.items() if name in touched}
-    return _cell(column, len(touched), found, f"{between}{others}")
+def _of_types(
+    column: Column,
+    result: ColumnResult,
+    compared: Sequence[str],
+    members: Mapping[str, Mapping[str, str]],
+    between: str,
+) -> Cell:
+    """Judge the types that a file may touch: certain is what its symbols prove, the rest that differs is a risk."""
+    differ = _broken(result)
+    found = {name: changes for name, changes in differ.items() if name in compared}
+    if not found:
+        words = f"{len(compared)} {_NOUNS[column]}s are compatible {between}{_aside(differ, compared)}"
+        return Cell(column=column, verdict=Verdict.OK, words=words)
+    certain = {name: code for name in found if (code := _touching(name, result, members.get(name, {})))}
+    details = [f"{_detail(found[name])}\nits own code touches that: {code}" for name, code in certain.items()]
+    details += [f"{_detail(changes)}\n{_doubt(column, name)}" for name, changes in found.items() if name not in certain]
+    words = f"{len(found)} of {len(compared)} {_NOUNS[column]}s differ {between}{_aside(differ, compared)}"
+    verdict = Verdict.BROKEN if certain else Verdict.RISK
+    return Cell(column=column, verdict=verdict, words=words, details=tuple(details))
+
+
+def _touching(name: str, result: ColumnResult, members: Mapping[str, str]) -> str:
+    """Return the code of the file that touches what changed in a struct, "" where no symbol tells of any."""
+    changed = [one for one in result.changes if isinstance(one, LayoutChange) and one.owner == name and one.breaking]
+    codes = [members[WHOLE]] if changed and WHOLE in members else []
+    codes += [members[one.field] for one in changed if one.field in members]
+    return ", ".join(dict.fromkeys(codes))
+
+
+def _doubt(column: Column, name: str) -> str:
+    if name in ONLY_SYMBOLIC:
+        return "only tensors with symbolic sizes lead there, as in torch.compile's tracing"
+    return f"no symbol of the file tells whether its code {_USES[column]}"
+
+
+def _aside(differ: Mapping[str, object], compared: Sequence[str]) -> str:
+    more = len(differ.keys() - set(compared))
+    return f"; {more} more differ that none of its symbols names" if more else ""
 
 
 def _of_arguments(result: ColumnResult, between: str) -> Cell:
     if not result.compared:
         return _not_known(Column.ARGUMENTS, "its functions have parameters of types that are not stored")
     others = f"; {len(result.unknown)} more have types that are not stored" if result.unknown else ""
-    return _cell(Column.ARGUMENTS, len(result.compared), _broken(result), f"{between}{others}")
+    broken, where = _broken(result), f"{between}{others}"
+    if not broken:
+        words = f"{len(result.compared)} entry points are compatible {where}"
+        return Cell(column=Column.ARGUMENTS, verdict=Verdict.OK, words=words)
+    words = f"{len(broken)} of {len(result.compared)} entry points differ {where}"
+    return Cell(
+        column=Column.ARGUMENTS, verdict=Verdict.BROKEN, words=words, details=tuple(map(_detail, broken.values()))
+    )
 
 
 def _broken(result: ColumnResult) -> dict[str, list[str]]:
@@ -103,15 +155,6 @@ def _broken(result: ColumnResult) -> dict[str, list[str]]:
         if change.breaking:
             broken.setdefault(change.owner, []).append(change.words)
     return broken
-
-
-def _cell(column: Column, compared: int, broken: Mapping[str, Sequence[str]], where: str) -> Cell:
-    noun = _NOUNS[column]
-    if not broken:
-        return Cell(column=column, verdict=Verdict.OK, words=f"{compared} {noun}s are compatible {where}")
-    words = f"{len(broken)} of {compared} {noun}s differ {where}"
-    details = tuple(_detail(found) for found in broken.values())
-    return Cell(column=column, verdict=Verdict.BROKEN, words=words, details=details)
 
 
 def _not_known(column: Column, words: str) -> Cell:

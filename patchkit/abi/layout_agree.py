@@ -56,14 +56,19 @@ def library_disagreements(
     """
     told = library_layouts(library)
     compiled = header_layouts(header, compiler, includes)
-    missing = {layout.name for layout in compiled} - {layout.name for layout in told}
+    require_told(library.name, told, header.name, compiled)
+    return disagreements(LIBRARY, told, COMPILER, tuple(map(as_a_table_tells, compiled)))
+
+
+def require_told(library: str, told: Sequence[StructLayout], header: str, wanted: Sequence[StructLayout]) -> None:
+    """Refuse when a library's table leaves out structs of a header. Both are named for the message."""
+    missing = {layout.name for layout in wanted} - {layout.name for layout in told}
     if missing:
         raise RefusedError(
-            f"{library.name} does not tell of {', '.join(sorted(missing))}",
-            why=f"  they are in {header.name}, and its table has {', '.join(layout.name for layout in told) or 'none'}",
-            hint="build it anew",
+            f"{library} does not tell of {', '.join(sorted(missing))}",
+            why=f"  they are in {header}, and its table has {', '.join(layout.name for layout in told) or 'none'}",
+            hint="build it anew, or name a struct that both have",
         )
-    return disagreements(LIBRARY, told, COMPILER, tuple(map(_as_a_table_tells, compiled)))
 
 
 def dwarf_layouts(
@@ -97,7 +102,7 @@ def _without_types(layout: StructLayout) -> StructLayout:
     return replace(layout, fields=tuple(replace(field, type="") for field in layout.fields))
 
 
-def _as_a_table_tells(layout: StructLayout) -> StructLayout:
+def as_a_table_tells(layout: StructLayout) -> StructLayout:
     """Leave out what offsetof cannot name: bit-fields, flexible arrays."""
 
     def is_told(field: Field) -> bool:

@@ -14,7 +14,6 @@ from patchkit.errors import RefusedError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
-FILLING = "16set_params_fprop"  # as in the mangled name; beside it there is set_params_fprop_sparse
 _VERSION = compile_lazily(r"__version__ = ['\"]([0-9][\w.+!-]*)['\"]")
 # The vtable and the layouts are of the headers, which engines are compiled against; the libraries are not looked into.
 _PROOF = "the headers in the wheel, as gcc lays them out; an engine that was built against them has these"
@@ -58,17 +57,18 @@ def record_flash(flash: FlashSource, torch: Path, *, compiler: str) -> TypeRecor
         raise RefusedError(f"{flash.header} has no {STRUCT}", hint="name flash-attention's flash.h")
     proof = "the header in the source distribution, as gcc lays it out"
     if flash.library is not None:
-        found = check_binary(flash.library, FILLING, layout)
+        found = check_binary(flash.library, layout)
         if not found.fits(layout):
             odd = ", ".join(f"{width} bytes at offset {offset}" for offset, width in found.odd[:3])
             raise RefusedError(
                 f"{flash.library.name} was not made from {flash.header.name}: {layout.size} bytes do not fit",
-                why=f"  it stores {odd or 'nothing'} and clears {found.cleared} bytes",
+                why=f"  it reads or writes {odd or f'{found.reach} bytes'} and clears {found.cleared} bytes",
                 hint="try the header of another version",
             )
         proof = (
-            f"{flash.library.name}: all {found.agreeing} stores of set_params_fprop begin and end where fields do, and "
-            f"it clears {found.cleared} bytes; fields that it does not write are as in the header"
+            f"{flash.library.name}: all {found.agreeing} reads and writes of {len(found.functions)} functions begin "
+            f"and end where fields do, and {found.cleared} bytes are cleared; names, and fields that they do not "
+            "touch, are as in the header"
         )
     with_torch = f"torch {torch_version(torch)}, {compiler_version(compiler)}"
     evidence = Evidence(

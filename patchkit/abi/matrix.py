@@ -8,6 +8,7 @@ from pathlib import Path
 from patchkit.abi.check import exported_by
 from patchkit.abi.compare import missing_symbols, torch_imports
 from patchkit.abi.facts import ObjectFacts, WheelFacts
+from patchkit.abi.graph_proofs import GraphProof, graph_cell, proofs_of
 from patchkit.abi.layout_facts import StoredTypes
 from patchkit.abi.matrix_structs import EngineStruct, StructRow, engine_structs, struct_rows
 from patchkit.abi.requirements import pinned_versions
@@ -31,13 +32,22 @@ class MatrixCell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MatrixRow:
-    """One shared object: `undefined` counts its strong undefined symbols, `torch_symbols` those that are torch's."""
+    """One shared object: `undefined` counts its strong undefined symbols, `torch_symbols` those that are torch's.
+
+    `graphs` are the runs of its entry points in CUDA graphs.
+    """
 
     engine: str
     path: str
     undefined: int
     torch_symbols: int
     cells: tuple[MatrixCell, ...]
+    graphs: tuple[GraphProof, ...] = ()
+
+    @property
+    def graph_words(self) -> str:
+        """Say what came of the runs, and when: `safe 2026-11-30`; `not run` without any."""
+        return " ".join(filter(None, graph_cell(self.graphs)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,13 +61,17 @@ class Unreadable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """Rows in the order of engines and paths; `torches` are the columns, of `structs` too."""
+    """Rows in the order of engines and paths; `torches` are the columns, of `structs` too.
+
+    `graphs` are all runs in CUDA graphs, those of the rows among them.
+    """
 
     torches: tuple[str, ...]
     rows: tuple[MatrixRow, ...]
     structs: tuple[StructRow, ...] = ()
     engine_structs: tuple[EngineStruct, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    graphs: tuple[GraphProof, ...] = ()
 
     def fitting(self, engine: str) -> tuple[str, ...]:
         """Return the torches with which nothing of an engine lacks a symbol."""
@@ -72,16 +86,21 @@ class Matrix:
 
 
 def build_matrix(
-    wheels: Sequence[WheelFacts], torches: Sequence[TorchBuild], *, types: StoredTypes | None = None
+    wheels: Sequence[WheelFacts],
+    torches: Sequence[TorchBuild],
+    *,
+    types: StoredTypes | None = None,
+    proofs: Sequence[GraphProof] = (),
 ) -> Matrix:
     """Compare every shared object that needs anything of torch with every torch.
 
-    `types` are what is stored of the engines' own structs.
+    `types` are what is stored of the engines' own structs, `proofs` the runs in CUDA graphs.
     """
     stored = types or StoredTypes({}, "")
     return Matrix(
         torches=tuple(one.wheel.version for one in torches),
-        rows=tuple(row for wheel in wheels for row in _rows(wheel, torches)),
+        rows=tuple(row for wheel in wheels for row in _rows(wheel, torches, proofs)),
+        graphs=tuple(proofs),
         structs=struct_rows([one.layouts for one in torches]),
         engine_structs=tuple(row for one in wheels for row in engine_structs(one.title, stored.of(one.title))),
         unreadable=tuple(
@@ -101,6 +120,13 @@ def chosen_engines(texts: Sequence[str], facts: Facts) -> tuple[WheelFacts, ...]
     if not texts:
         return tuple(one for one in facts.wheels if one.distribution != TORCH and one.objects)
     return tuple(wheel for text in texts for wheel in _engine(text, facts))
+
+
+def chosen_proofs(proofs: Sequence[GraphProof], wheels: Sequence[WheelFacts], facts: Facts) -> tuple[GraphProof, ...]:
+    """Return the runs of these engines, and those of what is none of the stored engines, such as a library of ours."""
+    chosen = {one.title for one in wheels}
+    stored = {f"{name}=={version}" for name, version in facts.titles}
+    return tuple(one for one in proofs if one.engine in chosen or one.engine not in stored)
 
 
 def chosen_torches(texts: Sequence[str], facts: Facts) -> tuple[TorchBuild, ...]:
@@ -137,7 +163,7 @@ def _engine(text: str, facts: Facts) -> Iterator[WheelFacts]:
             yield stored_wheel(f"{kernel}=={version}", facts)
 
 
-def _rows(wheel: WheelFacts, torches: Sequence[TorchBuild]) -> Iterator[MatrixRow]:
+def _rows(wheel: WheelFacts, torches: Sequence[TorchBuild], proofs: Sequence[GraphProof]) -> Iterator[MatrixRow]:
     siblings = exported_by(wheel)
     for one in wheel.objects:
         needed = torch_imports(one, siblings)
@@ -148,6 +174,7 @@ def _rows(wheel: WheelFacts, torches: Sequence[TorchBuild]) -> Iterator[MatrixRo
                 undefined=sum(not symbol.weak for symbol in one.imports),
                 torch_symbols=len(needed),
                 cells=tuple(_cell(one, torch, siblings) for torch in torches),
+                graphs=proofs_of(one, wheel, proofs),
             )
 
 

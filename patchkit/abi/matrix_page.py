@@ -33,12 +33,19 @@ def matrix_page(matrix: Matrix, words: Mapping[str, str]) -> str:
 <meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>
 <h1>Which engine fits which torch</h1>
 <p>Torch symbols that a shared object needs and a torch does not export; 0 means that it loads as far as symbols go.</p>
-<table><thead><tr><th scope=col>engine</th><th scope=col>file</th>{head}</tr></thead>
+<table><thead><tr><th scope=col>engine</th><th scope=col>file</th>{head}<th scope=col>CUDA graphs</th></tr></thead>
 <tbody>
 {rows}
 </tbody></table>
-{_structs(matrix, head)}</body></html>
+{_graphs(matrix)}{_structs(matrix, head)}</body></html>
 """
+
+
+def _graphs(matrix: Matrix) -> str:
+    """Return the runs in CUDA graphs one by one, nothing without any."""
+    if not matrix.graphs:
+        return ""
+    return f"<ul>{''.join(f'<li>{escape(one.words)}</li>' for one in matrix.graphs)}</ul>\n"
 
 
 def _structs(matrix: Matrix, head: str) -> str:
@@ -68,7 +75,8 @@ def _struct(row: StructRow) -> str:
 def _row(row: MatrixRow, words: Mapping[str, str]) -> str:
     cells = "".join(_cell(cell, words) for cell in row.cells)
     file = f"<code>{escape(row.path)}</code><br><small>{row.torch_symbols} torch symbols</small>"
-    return f"<tr><th scope=row>{escape(row.engine)}</th><td>{file}</td>{cells}</tr>"
+    graphs = f"<td>{escape(row.graph_words)}</td>"
+    return f"<tr><th scope=row>{escape(row.engine)}</th><td>{file}</td>{cells}{graphs}</tr>"
 
 
 def _cell(cell: MatrixCell, words: Mapping[str, str]) -> str:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 from patchkit.record import dataclass
 
 
 class Verdict(enum.Enum):
-    """How a question ends. `NONE`: there is nothing of that kind in the file."""
+    """How a question ends. `RISK`: something differs, and whether the file touches it cannot be told.
+
+    `NONE`: there is nothing of that kind in the file.
+    """
 
     OK = "ok"
+    RISK = "at risk"
     BROKEN = "broken"
     UNKNOWN = "not known"
     NONE = "nothing to check"
@@ -63,10 +68,8 @@ class ObjectReport:
 
     @property
     def verdict(self) -> Verdict:
-        """Broken when one answer is; ok when all that is known is."""
-        if self.fault or any(cell.verdict is Verdict.BROKEN for cell in self.cells):
-            return Verdict.BROKEN
-        return Verdict.OK
+        """Broken when one answer is, else at risk when one is; ok when all that is known is."""
+        return Verdict.BROKEN if self.fault else _gravest(cell.verdict for cell in self.cells)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,11 +96,19 @@ class CheckReport:
     @property
     def verdict(self) -> Verdict:
         """One word for all of it."""
-        broken = any(one.verdict is Verdict.BROKEN for one in self.objects) or any(one.broken for one in self.findings)
-        return Verdict.BROKEN if broken else Verdict.OK
+        return (
+            Verdict.BROKEN
+            if any(one.broken for one in self.findings)
+            else _gravest(one.verdict for one in self.objects)
+        )
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """The columns of which nothing is known for one object or another."""
         cells = [cell for one in self.objects for cell in one.cells if cell.verdict is Verdict.UNKNOWN]
         return tuple(column.value for column in Column if any(cell.column is column for cell in cells))
+
+
+def _gravest(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    return next((one for one in (Verdict.BROKEN, Verdict.RISK) if one in found), Verdict.OK)

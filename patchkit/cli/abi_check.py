@@ -37,7 +37,8 @@ def command(*, choice: Choice, wheel: Path | None, against: str, glibc: str, ver
     """Judge every shared object of a distribution in seven columns, and say what to install. Nothing is imported.
 
     Columns: symbols, system versions, mangling, layout, vtable, op schemas, argument classes. What nobody recorded is
-    `not known`, never ok. --target takes an engine or any other distribution. Exit status 1 when something is broken.
+    `not known`, never ok; a difference that the file may touch, or may not, is `at risk`. --target takes an engine or
+    any other distribution. Exit status 1 when something is broken.
 
     \b
     Examples:

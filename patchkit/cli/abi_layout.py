@@ -11,10 +11,11 @@ from patchkit.cli.show_layout import (
     Shown,
     layouts_document,
     list_types,
+    require_all_told,
     show_layouts,
+    shown_of,
     shown_of_header,
     shown_of_library,
-    shown_of_release,
 )
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
@@ -25,7 +26,9 @@ _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @click.command("layout", short_help="Draw a struct: offset, size, field, padding.")
 @click.argument("name", required=False, default="", metavar="[STRUCT]")
-@click.option("--of", "release", default="", metavar="NAME==VERSION", help="A release whose types are stored.")
+@click.option(
+    "--of", "release", default="", metavar="NAME==VERSION", help="A release whose types are stored, or LIB.so."
+)
 @click.option("--against", default="", metavar="NAME==VERSION", help="Another release: say what differs.")
 @click.option("--header", type=_FILE, help="A C header: what cffi and the C compiler make of it.")
 @click.option("--library", type=_FILE, help="A library with a table of its layouts. It is loaded.")
@@ -43,19 +46,20 @@ def command(
     compiler: str,
     output: Output,
 ) -> int:
-    """Draw a struct of a release, of a C header, or of a library that tells its layouts.
+    """Draw a struct of a release, of a C header, or of a library that tells its layouts (--of LIB.so, --library).
 
     Give two of them and the differences are listed field by field; the exit status is 1 when one breaks. Without
-    STRUCT the names that are known are listed.
+    STRUCT the names that are known are listed. A library is loaded, so only for one of ours.
 
     \b
     Examples:
       patchkit abi layout Flash_fwd_params --of vllm==0.6.3
       patchkit abi layout TensorImpl --of torch==2.11.0 --against torch==2.13.0+cpu
+      patchkit abi layout patchkit_attention --of libattention.so
       patchkit abi layout --header patchkit/attention.h --library libattention.so
     """
     sources: list[tuple[Shown, ...]] = []
-    sources += [shown_of_release(one, name) for one in (release, against) if one]
+    sources += [shown_of(one, name) for one in (release, against) if one]
     sources += [shown_of_library(library, name)] if library is not None else []
     sources += [shown_of_header(header, compiler, includes, name)] if header is not None else []
     if not 1 <= len(sources) <= 2:  # noqa: PLR2004 -- one is drawn, two are compared
@@ -64,6 +68,8 @@ def command(
             why="one of --of, --against, --header and --library draws it, two of them compare it",
             hint="patchkit abi layout Flash_fwd_params --of vllm==0.6.3",
         )
+    if header is not None and len(sources) == 2 and not sources[0][0].typed:  # noqa: PLR2004
+        require_all_told(*sources)
     if output.machine:
         output.document(layouts_document(sources))
     elif not name and len(sources) == 1:

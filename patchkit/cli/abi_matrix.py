@@ -29,8 +29,9 @@ def command(*, engines: str, torches: str, python: Path | None, html: Path | Non
     """Show how many torch symbols each shared object lacks with each torch, from stored facts, without a download.
 
     0 says that it loads as far as symbols go. `sglang` means the kernels that it pins. Beside the number stands another
-    CUDA than torch's, or a torch without CUDA. Below are the bytes of structs: torches with one letter agree on all
-    fields.
+    CUDA than torch's, or a torch without CUDA. The last column is what came out when an entry point of the file was
+    captured in a CUDA graph on a GPU, and the day. Below are the bytes of structs: torches with one letter agree on
+    all fields.
 
     \b
     Examples:
@@ -39,16 +40,20 @@ def command(*, engines: str, torches: str, python: Path | None, html: Path | Non
       patchkit abi matrix --engines vllm==0.33.0 --html matrix.html
     """
     from patchkit.abi.demangle import demangle
-    from patchkit.abi.matrix import build_matrix, chosen_engines, chosen_torches
+    from patchkit.abi.graph_proofs import read_proofs
+    from patchkit.abi.matrix import build_matrix, chosen_engines, chosen_proofs, chosen_torches
     from patchkit.abi.matrix_page import matrix_page
     from patchkit.abi.snapshot import stored_facts
     from patchkit.cli.abi_ground import torch_of, write_file
+    from patchkit.resources import proofs_file
 
     facts = stored_facts()
     columns = list(chosen_torches(_split(torches), facts))
     if python is not None:
         columns.append(torch_of(python, facts))
-    matrix = build_matrix(chosen_engines(_split(engines), facts), columns, types=facts.types)
+    wheels = chosen_engines(_split(engines), facts)
+    proofs = chosen_proofs(read_proofs(proofs_file()), wheels, facts)
+    matrix = build_matrix(wheels, columns, types=facts.types, proofs=proofs)
     if html is not None:
         words = demangle(name for row in matrix.rows for cell in row.cells for name in cell.missing)
         write_file(html, matrix_page(matrix, words))
@@ -69,19 +74,21 @@ def _show(matrix: Matrix, output: Output) -> None:
     width = max((len(name) for name in names), default=0)
     columns = [max(len(torch), 6) for torch in matrix.torches]
     titles = "  ".join(f"{torch:>{column}}" for torch, column in zip(matrix.torches, columns, strict=True))
-    output.line(f"  {'':{width}}  {titles}", style="head")
+    output.line(f"  {'':{width}}  {titles}  CUDA graphs", style="head")
     for row, name in zip(matrix.rows, names, strict=True):
         if row.engine != engine:
             engine = row.engine
             fitting = ", ".join(matrix.fitting(engine)) or "none of these"
             output.line(f"{engine}  fits torch: {fitting}", style="head")
         cells = "  ".join(f"{_mark(cell):>{column}}" for cell, column in zip(row.cells, columns, strict=True))
-        output.line(f"  {name:{width}}  {cells}")
+        output.line(f"  {name:{width}}  {cells}  {row.graph_words}")
     notes = sorted({cell.note for row in matrix.rows for cell in row.cells if cell.note})
     if notes:
         output.line(f"*: {'; '.join(notes)}", style="dim")
     for one in matrix.unreadable:
         output.line(f"{one.engine} {one.path}: cannot be read: {one.fault}", style="bad")
+    for proof in matrix.graphs:
+        output.line(proof.words, style="good" if proof.cuda_graph_safe else "bad")
     _show_structs(matrix, output)
 
 
@@ -119,10 +126,12 @@ def _document(matrix: Matrix) -> dict[str, object]:
                 "cells": [
                     {"torch": cell.torch, "missing": list(cell.missing), "note": cell.note} for cell in row.cells
                 ],
+                "cuda_graphs": row.graph_words,
             }
             for row in matrix.rows
         ],
         "unreadable": [{"engine": one.engine, "path": one.path, "fault": one.fault} for one in matrix.unreadable],
+        "cuda_graph_runs": [{name: getattr(one, name) for name in one.__slots__} for one in matrix.graphs],
         "structs": [
             {
                 "name": row.name,

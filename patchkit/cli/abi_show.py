@@ -5,7 +5,13 @@ from __future__ import annotations
 from patchkit.abi.verdicts import Cell, CheckReport, Column, ObjectReport, Verdict
 from patchkit.output import Output
 
-_STYLE = {Verdict.OK: "good", Verdict.BROKEN: "bad", Verdict.UNKNOWN: "doubt", Verdict.NONE: "dim"}
+_STYLE = {
+    Verdict.OK: "good",
+    Verdict.RISK: "doubt",
+    Verdict.BROKEN: "bad",
+    Verdict.UNKNOWN: "doubt",
+    Verdict.NONE: "dim",
+}
 _WIDTH = max(len(column.value) for column in Column)
 _MOST_DETAILS = 5
 
@@ -44,11 +50,19 @@ def _show_verdict(report: CheckReport, output: Output) -> None:
         parts = [f"{broken} of {len(report.objects)} shared objects do not fit"] if broken else []
         parts += [f"{grave} findings about the wheel"] if grave else []
         output.line(f"verdict: broken: {', '.join(parts)}", style="bad")
+    elif report.verdict is Verdict.RISK:
+        risky = sum(one.verdict is Verdict.RISK for one in report.objects)
+        words = f"{risky} of {len(report.objects)} shared objects may touch what lies elsewhere"
+        output.line(f"verdict: at risk: {words}{_unknown(report)}", style="doubt")
     else:
-        unknown = f"; not known: {', '.join(report.unknown)}" if report.unknown else ""
-        output.line(f"verdict: fits, as far as it is known{unknown}" if unknown else "verdict: fits", style="good")
+        fits = f"fits, as far as it is known{_unknown(report)}" if report.unknown else "fits"
+        output.line(f"verdict: {fits}", style="good")
     for line in report.advice:
         output.line(f"next: {line}")
+
+
+def _unknown(report: CheckReport) -> str:
+    return f"; not known: {', '.join(report.unknown)}" if report.unknown else ""
 
 
 def _show_object(report: ObjectReport, output: Output, *, verbose: bool) -> None:
@@ -56,7 +70,7 @@ def _show_object(report: ObjectReport, output: Output, *, verbose: bool) -> None
     if report.fault:
         output.line(f"  cannot be read: {report.fault}", style="bad")
     for cell in report.cells:
-        if verbose or cell.verdict in (Verdict.BROKEN, Verdict.UNKNOWN):
+        if verbose or cell.verdict in (Verdict.BROKEN, Verdict.RISK, Verdict.UNKNOWN):
             _show_cell(cell, output, verbose=verbose)
 
 

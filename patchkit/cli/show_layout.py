@@ -11,9 +11,11 @@ from patchkit.abi.layout_facts import Evidence, layout_document
 from patchkit.cli.show import counted
 from patchkit.errors import UsageError
 from patchkit.output import Output
+from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
 SCHEMA = 1
+_LIBRARY = compile_lazily(r"\.so(?:\.[0-9]+)*$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,23 +27,31 @@ class Shown:
     evidence: Evidence
     typed: bool = True
 
+    def counterpart(self, others: Sequence[Shown]) -> Shown | None:
+        """Return the struct of that name among others, or the only one that there is."""
+        named = next((one for one in others if one.layout.name == self.layout.name), None)
+        return others[0] if named is None and len(others) == 1 else named
+
     def changes(self, others: Sequence[Shown]) -> tuple[LayoutChange, ...]:
-        """Return what differs from the struct of that name among others; nothing where there is none."""
-        other = next((one for one in others if one.layout.name == self.layout.name), None)
-        if other is None and len(others) == 1:
-            other = others[0]
+        """Return what differs from the counterpart among others; nothing where there is none."""
+        other = self.counterpart(others)
         if other is None or other is self:
             return ()
         if self.typed and other.typed:
             return compare_layouts(other.layout, self.layout)
-        from patchkit.abi.layout_agree import disagreements
+        from patchkit.abi.layout_agree import as_a_table_tells, disagreements
 
-        found = disagreements(other.origin, (other.layout,), self.origin, (self.layout,))
-        return tuple(one.change for one in found)
+        before, after = (as_a_table_tells(one.layout) for one in (other, self))
+        return tuple(one.change for one in disagreements(other.origin, (before,), self.origin, (after,)))
 
     def breaks(self, others: Sequence[Shown]) -> bool:
         """True when a difference breaks."""
         return is_breaking(self.changes(others))
+
+
+def shown_of(source: str, name: str) -> tuple[Shown, ...]:
+    """Return the layouts of a stored release, or of a library where a path to one (`.so`) is given."""
+    return shown_of_library(Path(source), name) if _LIBRARY.search(source) else shown_of_release(source, name)
 
 
 def shown_of_release(release: str, name: str) -> tuple[Shown, ...]:
@@ -59,6 +69,14 @@ def shown_of_release(release: str, name: str) -> tuple[Shown, ...]:
     if not shown:
         raise UsageError(f"{title}: {name} has no fields", why="it is a number, an enumeration or a pointer")
     return shown
+
+
+def require_all_told(library: Sequence[Shown], header: Sequence[Shown]) -> None:
+    """Refuse when a library says nothing of a struct that a header has: nothing would be compared."""
+    from patchkit.abi.layout_agree import require_told
+
+    told, wanted = ([one.layout for one in source] for source in (library, header))
+    require_told(library[0].origin, told, header[0].origin, wanted)
 
 
 def shown_of_header(header: Path, compiler: str, includes: Sequence[Path], name: str) -> tuple[Shown, ...]:
@@ -103,7 +121,9 @@ def show_layouts(sources: Sequence[Sequence[Shown]], output: Output) -> None:
         changes = one.changes(sources[0])
         for change in changes:
             output.line(f"  {change.words}", style="bad" if change.breaking else "doubt")
-        if not changes:
+        if one.counterpart(sources[0]) is None:
+            output.line(f"  not in {sources[0][0].origin}", style="doubt")
+        elif not changes:
             output.line(
                 f"  the same: {one.layout.size} bytes, {counted(len(one.layout.fields), 'field')}", style="good"
             )

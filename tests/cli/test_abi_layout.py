@@ -163,3 +163,62 @@ def test_without_a_source_an_example_is_shown(patchkit: Patchkit) -> None:
     said = patchkit("abi", "layout", "TensorImpl")
     assert said.status == 2
     assert "next: patchkit abi layout Flash_fwd_params --of vllm==0.6.3" in said.err
+
+
+def _shared(directory: Path, header: str, *, of: str = "") -> Path:
+    """Build a library that tells of the structs of a header: one of ours, or the text of another."""
+    path = INCLUDE / "patchkit" / header if not of else directory / header
+    if of:
+        path.write_text(of)
+    layouts = stated_layouts(read_declarations(path, "gcc", [INCLUDE]))
+    (directory / "table.c").write_text(table_source([str(path)], layouts))
+    line = ["gcc", "-shared", "-fPIC", "-std=gnu11", f"-I{INCLUDE}", "table.c", "-o", "libtable.so"]
+    subprocess.run(line, cwd=directory, check=True)
+    return directory / "libtable.so"
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+class TestLibrary:
+    def test_a_struct_of_ours_is_drawn_from_the_library(self, tmp_path: Path, patchkit: Patchkit) -> None:
+        library = _shared(tmp_path, "attention.h")
+        said = patchkit("abi", "layout", "patchkit_attention", "--of", library)
+        assert said.status == 0
+        assert said.out.startswith("patchkit_attention  ")
+        assert "  proves: its own patchkit_layout_table" in said.out.splitlines()
+
+    def test_all_structs_of_ours_agree_with_their_header(self, tmp_path: Path, patchkit: Patchkit) -> None:
+        library, header = _shared(tmp_path, "attention.h"), INCLUDE / "patchkit" / "attention.h"
+        arguments = ("abi", "layout", "--of", library, "--header", header, "--include", INCLUDE, "--compiler", "gcc")
+        said = patchkit(*arguments, "--json")
+        assert (said.status, said.document["changes"]) == (0, [])
+        names = [one["name"] for one in said.document["structs"] if one["origin"] == "libtable.so"]
+        assert "patchkit_attention" in names
+
+    def test_a_struct_that_the_library_leaves_out_is_refused(self, tmp_path: Path, patchkit: Patchkit) -> None:
+        library = _shared(tmp_path, "small.h", of="struct point { int x; };\nstruct line { int a; };\n")
+        header = tmp_path / "large.h"
+        header.write_text("struct point { int x; };\nstruct line { int a; };\nstruct call { int b; };\n")
+        said = patchkit("abi", "layout", "--of", library, "--header", header, "--compiler", "gcc")
+        assert said.status == 1
+        assert "libtable.so does not tell of call" in said.err
+
+    def test_bits_that_no_table_can_tell_are_no_difference(self, tmp_path: Path, patchkit: Patchkit) -> None:
+        library = _shared(tmp_path, "bits.h", of="struct flags { int whole; unsigned a : 1, b : 3; };\n")
+        said = patchkit("abi", "layout", "--of", library, "--header", tmp_path / "bits.h", "--compiler", "gcc")
+        assert (said.status, "the same" in said.out) == (0, True)
+
+    def test_a_library_that_is_not_there_is_refused(self, tmp_path: Path, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "layout", "call", "--of", tmp_path / "libnothing.so")
+        assert (said.status, "has no table of layouts" in said.err) == (1, True)
+
+
+def test_a_struct_that_only_one_release_has_is_not_said_to_be_the_same(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "Flash_fwd_params", "--of", "vllm==0.8.5", "--against", "vllm==0.6.3")
+    assert "  not in vllm==0.8.5" in said.out.splitlines()
+    assert "the same" not in said.out
+
+
+def test_variants_of_a_struct_are_compared_by_their_names(patchkit: Patchkit) -> None:
+    said = patchkit("abi", "layout", "Flash_fwd_params", "--of", "vllm==0.10.2", "--against", "vllm==0.33.0")
+    assert said.status == 1
+    assert "  Flash_fwd_params (_vllm_fa3_C): size: 656 bytes -> 704 bytes" in said.out.splitlines()
