@@ -32,7 +32,7 @@ def plan_launch(
     """
     check_settings(settings, artifact.rows)
     if settings.mode == "replace" and replacement is None:
-        raise UsageError("mode=replace needs a library", hint="--replace LIBRARY exports patchkit_attention_run")
+        raise UsageError("mode=replace needs a library", hint="--replace LIBRARY: one as attention.h says")
     real = tuple(os.path.realpath(program) for program in programs)
     if faults := [fault for program in programs for fault in program_faults(program)]:
         raise RefusedError(
