@@ -20,6 +20,7 @@ from patchkit.native.compiler import (
     Toolchain,
     compile_with,
 )
+from patchkit.native.layout import ATTENTION_HEADER, SHIM_HEADER, shared_layout
 from patchkit.native.library import Library, read_library
 from patchkit.native.manifest import manifest_path, manifest_text
 from patchkit.native.symbols import HOST, NO_HOOK, EntryPoint, symbols_text, version_script
@@ -30,6 +31,7 @@ STAGE1 = "libpatchkit-shim.so"
 STAGE2 = "patchkit-stage2.so"
 HOST_LIBRARY = "libpatchkit-host.so"
 HOST_PROGRAM = "attention-host"
+_TABLE = "layout_table.c"
 _MACROS = ("ARGUMENTS", "WITH", "WITH_SCALE", "MAYBE")
 
 
@@ -120,7 +122,13 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
     include = f"-I{native / 'include'}"
     (work / "symbols.inc").write_text(symbols_text(request.rows))
     (work / "symbols.map").write_text(version_script(request.rows))
-    sources = [*sorted(map(str, (native / "shim").glob("*.c"))), str(native / f"shim/trampoline_{tools.machine}.S")]
+    shared = shared_layout(native, SHIM_HEADER, tools.cc[0])
+    (work / _TABLE).write_text(shared.source)
+    sources = [
+        _TABLE,
+        *sorted(map(str, (native / "shim").glob("*.c"))),
+        str(native / f"shim/trampoline_{tools.machine}.S"),
+    ]
     script = ("-Wl,--version-script=symbols.map", *LINK_FLAGS, "-ldl", "-pthread")
     yield compile_with(
         (*tools.cc, *STAGE1_FLAGS, "-I.", include, f"-I{native / 'shim'}", "-o", STAGE1, *sources, *script), work
@@ -132,15 +140,28 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
     if _hooked(request):
         yield from _build_stage2(request, work)
         content = (work / STAGE2).read_bytes()
-        manifest_path(work / STAGE2).write_text(manifest_text(content, request.torch, libraries))
+        manifest_path(work / STAGE2).write_text(manifest_text(content, shared.digest, request.torch, libraries))
 
 
 def _build_host(request: BuildRequest, work: Path) -> Iterator[str]:
     tools, source = request.toolchain, request.native / "host"
     include = f"-I{request.native / 'include'}"
     library = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=sha1")
+    table = "host_table.c"
+    (work / table).write_text(shared_layout(request.native, ATTENTION_HEADER, tools.cc[0]).source)
     yield compile_with(
-        (*tools.cc, *HOST_FLAGS, include, *library, "-o", HOST_LIBRARY, str(source / "attention.c"), "-lm", "-pthread"),
+        (
+            *tools.cc,
+            *HOST_FLAGS,
+            include,
+            *library,
+            "-o",
+            HOST_LIBRARY,
+            table,
+            str(source / "attention.c"),
+            "-lm",
+            "-pthread",
+        ),
         work,
     )
     found = ("-L.", "-lpatchkit-host", "-Wl,-rpath,$ORIGIN", "-pthread")
@@ -160,10 +181,12 @@ def _build_stage2(request: BuildRequest, work: Path) -> Iterator[str]:
         flag = f"-D_GLIBCXX_USE_CXX11_ABI={int(request.torch.cxx11)}"
         headers = (flag, "-isystem", str(request.torch.headers))
         libraries = (f"-L{request.torch.libraries}", "-lc10", "-ltorch_cpu")
-    for name, source in (("table.o", str(hooks / "table.cpp")), ("hooks.o", "hooks.cpp")):
+    sources = {"table.o": str(hooks / "table.cpp"), "layout.o": "layout_table.cpp", "hooks.o": "hooks.cpp"}
+    (work / "layout_table.cpp").write_text((work / _TABLE).read_text())
+    for name, source in sources.items():
         yield compile_with((*tools.cxx, *STAGE2_FLAGS, *include, *headers, "-c", "-o", name, source), work)
     # --allow-shlib-undefined: what torch's libraries need themselves is not ours to find.
-    linking = ("-shared", *LINK_FLAGS, "-Wl,--allow-shlib-undefined", "-o", STAGE2, "table.o", "hooks.o")
+    linking = ("-shared", *LINK_FLAGS, "-Wl,--allow-shlib-undefined", "-o", STAGE2, *sources)
     yield compile_with((*tools.cxx, *linking, *libraries, "-ldl"), work)
 
 

@@ -115,5 +115,9 @@ def symbols_text(rows: Sequence[EntryPoint]) -> str:
 
 
 def version_script(rows: Sequence[EntryPoint]) -> str:
-    """Return the linker's version script: the entry points are what stage 1 exports, nothing else."""
-    return "{ global: " + " ".join(f"{row.symbol};" for row in rows) + " local: *; };\n"
+    """Return the linker's version script: stage 1 exports the entry points and its table."""
+    return (
+        "{ global: patchkit_layout_table; "
+        + " ".join(f"{row.symbol};" for row in rows)
+        + " local: *; };\n"
+    )
