@@ -4,9 +4,9 @@
     python -m benchmarks.native_gpu run --out R  there, in DIR: builds, runs, writes the record to R
 
 The record's first keys are those of patchkit/native/proved.json, in which `abi matrix` looks; below `seen` is all that
-was seen. What a call costs is measured on a function that does nothing (benchmarks.native, on the same machine): the way
-to the operator itself varies by more. Exit status 1: the record says `cuda_graph_safe: false` or `outputs_identical:
-false`.
+was seen. What a call costs is measured on a function that does nothing (benchmarks.native, on the same machine): the
+way to the operator itself varies by more. Exit status 1: the record says `cuda_graph_safe: false`, or
+`outputs_identical: false`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 from benchmarks import native
 from benchmarks.attention_peers import CHECKOUT
 from patchkit.attention.peers import DISTRIBUTION, LIBRARY, SPECIFIER, pack_peers
+from patchkit.fetch import fetch_distribution
 from patchkit.native.build import BuildArtifact, BuildRequest, build
 from patchkit.native.compiler import compile_with, find_toolchain
 from patchkit.native.launch import launch_environment, plan_launch
@@ -66,6 +67,10 @@ def pack_all(directory: Path) -> int:
         shutil.copytree(CHECKOUT / part, directory / part, dirs_exist_ok=True, ignore=ignored)
     shutil.copy(CHECKOUT / "pyproject.toml", directory)  # by which patchkit knows a checkout
     pack_peers(directory, progress=print)
+    for needed in ("cffi", "pycparser"):  # the build reads shim.h with them
+        with tempfile.TemporaryDirectory() as scratch:
+            root = fetch_distribution(needed, "", Path(scratch), progress=print, python_version="3.12")
+            shutil.copytree(root, directory, dirs_exist_ok=True)
     print(f"packed; on the GPU machine, in {directory}: python3 -m benchmarks.native_gpu run --out results")
     return 0
 
@@ -126,7 +131,7 @@ def build_replacement(work: Path) -> Path:
 
 def run_children(artifact: BuildArtifact, library: Path, replacement: Path, work: Path) -> dict[str, Any]:
     """Run the processes, those without the shim and those with it in turn."""
-    plan = plan_launch(artifact, Settings(), programs=(Path(sys.executable),), preload="", replacement=replacement)
+    plan = plan_launch(artifact, Settings(), programs=(Path(sys.executable),), surroundings={}, replacement=replacement)
     segments = work / "segments"
     segments.mkdir()
     below = {**launch_environment(plan, os.environ), "PATCHKIT_SHIM_DIRECTORY": str(segments)}

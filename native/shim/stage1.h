@@ -42,6 +42,7 @@ __attribute__((noreturn)) void pk_die(const char *words, const char *detail);
 /* segment.c: the shared file, its slots and rings. */
 int pk_create(const char *path);
 bool pk_open_segment(void);
+bool pk_is_awake(void);
 void pk_count(unsigned index);
 void pk_record(const struct pk_record *record);
 void pk_forked(void);

@@ -23,6 +23,7 @@ from patchkit.native.compiler import (
 from patchkit.native.layout import ATTENTION_HEADER, SHIM_HEADER, shared_layout
 from patchkit.native.library import Library, read_library
 from patchkit.native.manifest import manifest_path, manifest_text
+from patchkit.native.plugin import MODULE, plugin_source, write_plugin
 from patchkit.native.symbols import HOST, NO_HOOK, EntryPoint, symbols_text, version_script
 from patchkit.native.torch_tree import TorchTree
 from patchkit.record import dataclass
@@ -59,6 +60,11 @@ class BuildArtifact:
     fresh: bool
 
     @property
+    def plugin(self) -> Path:
+        """The directory that holds vLLM's plugin, for PYTHONPATH."""
+        return self.directory / "plugin"
+
+    @property
     def program(self) -> Path:
         """The small program that is linked with the host library; only in a build for it."""
         return self.directory / HOST_PROGRAM
@@ -74,7 +80,7 @@ def build(request: BuildRequest, cache: Path, *, on_start: Callable[[], None] | 
     make_cache(cache)
     if (directory / COMPLETE).is_file():
         kept = _artifact(request, key, directory, commands=(), fresh=False)
-        check_kept(directory, kept.stage1, kept.stage2)
+        check_kept(directory, kept.stage1, kept.stage2, kept.plugin / f"{MODULE}.py")
         return kept
     if on_start is not None:
         on_start()
@@ -122,6 +128,9 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
     include = f"-I{native / 'include'}"
     (work / "symbols.inc").write_text(symbols_text(request.rows))
     (work / "symbols.map").write_text(version_script(request.rows))
+    # Before it is read: a compiler that fails is shown with its command.
+    header = str(native / "include" / SHIM_HEADER)
+    yield compile_with((*tools.cc, "-std=c11", include, "-x", "c", "-fsyntax-only", header), work)
     shared = shared_layout(native, SHIM_HEADER, tools.cc[0])
     (work / _TABLE).write_text(shared.source)
     sources = [
@@ -133,6 +142,7 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
     yield compile_with(
         (*tools.cc, *STAGE1_FLAGS, "-I.", include, f"-I{native / 'shim'}", "-o", STAGE1, *sources, *script), work
     )
+    write_plugin(work / "plugin")
     libraries = list(request.libraries)
     if _is_host(request):
         yield from _build_host(request, work)
@@ -205,7 +215,7 @@ def _key(request: BuildRequest) -> str:
 
     tools, torch = request.toolchain, request.torch
     add(symbols_text(request.rows), tools.version, tools.machine, *tools.cc, *tools.cxx)
-    add(*STAGE1_FLAGS, *STAGE2_FLAGS, *LINK_FLAGS, *HOST_FLAGS)
+    add(plugin_source(), *STAGE1_FLAGS, *STAGE2_FLAGS, *LINK_FLAGS, *HOST_FLAGS)
     if torch is not None:
         add(str(torch.directory), torch.version, torch.c10, str(torch.cxx11))
     add(*(f"{library.path.name} {library.identity}" for library in request.libraries))

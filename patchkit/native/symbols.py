@@ -115,9 +115,9 @@ def symbols_text(rows: Sequence[EntryPoint]) -> str:
 
 
 def version_script(rows: Sequence[EntryPoint]) -> str:
-    """Return the linker's version script: stage 1 exports the entry points and its table."""
+    """Return the linker's version script: stage 1 exports the entry points, its table, what a plugin calls."""
     return (
-        "{ global: patchkit_layout_table; "
+        "{ global: patchkit_layout_table; patchkit_shim_*; "
         + " ".join(f"{row.symbol};" for row in rows)
         + " local: *; };\n"
     )
