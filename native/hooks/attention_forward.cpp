@@ -65,7 +65,7 @@ void transformed(const Call &call)
 
 void replaced(const Call &call)
 {
-    static patchkit::Replacement replacement;
+    static patchkit::Replacement replacement("patchkit_attention_run");
     auto by_the_real = [&call] { real()(call.q, call.k, call.v, call.o, call.batch, call.length); };
     patchkit_attention_config config;
     if (!replacement.wanted() || !configuration(config))
@@ -75,7 +75,6 @@ void replaced(const Call &call)
     wide.q = call.q;
     wide.k = call.k;
     wide.v = call.v;
-    wide.o = call.o;
     for (auto stride : {&wide.q_stride, &wide.k_stride, &wide.v_stride, &wide.o_stride})
         patchkit::set_stride(*stride, row, token, config.head_dim);
     wide.batch = call.batch;
@@ -84,7 +83,11 @@ void replaced(const Call &call)
     wide.head_dim = config.head_dim;
     wide.scale = config.scale;
     wide.causal = config.causal;
-    replacement.make(wide, size_t(row) * size_t(call.batch), by_the_real);
+    auto ours = [&](float *output) {
+        wide.o = output;
+        return replacement.run(wide);
+    };
+    patchkit::replace_floats(replacement, call.o, size_t(row) * size_t(call.batch), ours, by_the_real);
 }
 
 PK_APART void changed(uint32_t mode, float *q, float *k, float *v, float *o, int batch, int length)

@@ -1,10 +1,8 @@
-// FlashAttention 2 of vllm 0.6.3: a batch of sequences of one length. On CUDA the time in a record is that of the
-// launch.
-#include "tensor.hpp"
+// FlashAttention 2 of vllm 0.6.3: a batch of sequences of one length.
+#include "flash.hpp"
 
 #include <ATen/core/Generator.h>
 #include <optional>
-#include <vector>
 
 PK_HOOK(mha_fwd_fa2)
 
@@ -24,16 +22,15 @@ auto real_mha_fwd_fa2() { return reinterpret_cast<std::vector<at::Tensor> (*)(AR
 
 PK_APART std::vector<at::Tensor> changed_mha_fwd_fa2(uint32_t mode, ARGUMENTS)
 {
-    double scale = softmax_scale * patchkit::qk_scale(mode);
-    int64_t left = patchkit::window(mode, window_left);
-    patchkit::Traced traced(pk_index_mha_fwd_fa2, mode);
-    patchkit::put_tensors(traced.operator->(), q, k, q);
-    std::vector<at::Tensor> results = real_mha_fwd_fa2()(WITH(scale, left));
-    traced->scale = patchkit::bits(scale);
-    traced->window = int32_t(left + 1);
-    traced->causal = is_causal;
-    traced.returned();
-    return results;
+    using patchkit::pointer;
+    bool is_plain = !alibi_slopes && p_dropout == 0 && softcap == 0 && !return_softmax;
+    patchkit::Flash call{q,       k, v, pointer(out),  nullptr,   nullptr,     nullptr,
+                         nullptr, 0, 0, softmax_scale, is_causal, window_left, window_right,
+                         is_plain};
+    // csrc/flash_attn/flash_api.cpp: out, q, k, v and out as padded, lse, the weights, the generator's state.
+    auto results = [&](const at::Tensor &lse) { return std::vector<at::Tensor>{*out, q, k, v, *out, lse, {}, {}}; };
+    auto real = [&](double scale, int64_t left) { return real_mha_fwd_fa2()(WITH(scale, left)); };
+    return patchkit::change_flash(pk_index_mha_fwd_fa2, mode, call, results, real);
 }
 
 } // namespace
@@ -41,7 +38,7 @@ PK_APART std::vector<at::Tensor> changed_mha_fwd_fa2(uint32_t mode, ARGUMENTS)
 extern "C" std::vector<at::Tensor> pk_call_mha_fwd_fa2(ARGUMENTS)
 {
     uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
+    if (PK_LIKELY(mode == PK_COUNT))
         return real_mha_fwd_fa2()(WITH(softmax_scale, window_left));
     return changed_mha_fwd_fa2(mode, WITH(softmax_scale, window_left));
 }

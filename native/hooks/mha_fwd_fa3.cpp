@@ -1,9 +1,7 @@
-// FlashAttention 3 of vllm 0.26.0, hopper/flash_api.cpp. On CUDA the time in a record is that of the launch; in a graph
-// that is captured the arguments are kept as they are at the capture, and no host function sees a replay.
-#include "tensor.hpp"
+// FlashAttention 3 of vllm 0.26.0, hopper/flash_api.cpp.
+#include "flash.hpp"
 
 #include <optional>
-#include <vector>
 
 PK_HOOK(mha_fwd_fa3)
 
@@ -31,16 +29,27 @@ auto real_mha_fwd_fa3() { return reinterpret_cast<std::vector<at::Tensor> (*)(AR
 
 PK_APART std::vector<at::Tensor> changed_mha_fwd_fa3(uint32_t mode, ARGUMENTS)
 {
-    float scale = float(softmax_scale * patchkit::qk_scale(mode));
-    int left = int(patchkit::window(mode, window_left));
-    patchkit::Traced traced(pk_index_mha_fwd_fa3, mode);
-    patchkit::put_tensors(traced.operator->(), q, k, q);
-    std::vector<at::Tensor> results = real_mha_fwd_fa3()(WITH(scale, left));
-    traced->scale = patchkit::bits(scale);
-    traced->window = left + 1;
-    traced->causal = is_causal;
-    traced.returned();
-    return results;
+    using patchkit::pointer;
+    bool is_plain = !k_new && !v_new && !q_v && !cu_seqlens_k_new && !seqused_q && !kv_batch_idx && !leftpad_k &&
+                    !rotary_cos && !s_aux && softcap == 0 && cp_world_size <= 1;
+    patchkit::Flash call{q,
+                         k,
+                         v,
+                         pointer(out),
+                         pointer(cu_seqlens_q),
+                         pointer(cu_seqlens_k),
+                         pointer(seqused_k),
+                         pointer(page_table),
+                         max_seqlen_q.value_or(0),
+                         max_seqlen_k.value_or(0),
+                         softmax_scale,
+                         is_causal,
+                         window_left,
+                         window_right,
+                         is_plain};
+    auto results = [&](const at::Tensor &lse) { return std::vector<at::Tensor>{*out, lse, {}, {}}; };
+    auto real = [&](double scale, int64_t left) { return real_mha_fwd_fa3()(WITH(float(scale), int(left))); };
+    return patchkit::change_flash(pk_index_mha_fwd_fa3, mode, call, results, real);
 }
 
 } // namespace
@@ -48,7 +57,7 @@ PK_APART std::vector<at::Tensor> changed_mha_fwd_fa3(uint32_t mode, ARGUMENTS)
 extern "C" std::vector<at::Tensor> pk_call_mha_fwd_fa3(ARGUMENTS)
 {
     uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
+    if (PK_LIKELY(mode == PK_COUNT))
         return real_mha_fwd_fa3()(WITH(softmax_scale, window_left));
     return changed_mha_fwd_fa3(mode, WITH(softmax_scale, window_left));
 }

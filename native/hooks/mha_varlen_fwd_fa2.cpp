@@ -1,10 +1,8 @@
-// FlashAttention 2 of vllm 0.6.3, csrc/flash_attn/flash_api.cpp: sequences of several lengths, packed. On CUDA the time
-// in a record is that of the launch.
-#include "tensor.hpp"
+// FlashAttention 2 of vllm 0.6.3, csrc/flash_attn/flash_api.cpp: sequences of several lengths, packed.
+#include "flash.hpp"
 
 #include <ATen/core/Generator.h>
 #include <optional>
-#include <vector>
 
 PK_HOOK(mha_varlen_fwd_fa2)
 
@@ -29,16 +27,27 @@ auto real_mha_varlen_fwd_fa2()
 
 PK_APART std::vector<at::Tensor> changed_mha_varlen_fwd_fa2(uint32_t mode, ARGUMENTS)
 {
-    double scale = softmax_scale * patchkit::qk_scale(mode);
-    int64_t left = patchkit::window(mode, window_left);
-    patchkit::Traced traced(pk_index_mha_varlen_fwd_fa2, mode);
-    patchkit::put_tensors(traced.operator->(), q, k, q);
-    std::vector<at::Tensor> results = real_mha_varlen_fwd_fa2()(WITH(scale, left));
-    traced->scale = patchkit::bits(scale);
-    traced->window = int32_t(left + 1);
-    traced->causal = is_causal;
-    traced.returned();
-    return results;
+    using patchkit::pointer;
+    bool is_plain = !alibi_slopes && p_dropout == 0 && softcap == 0 && !return_softmax;
+    patchkit::Flash call{q,
+                         k,
+                         v,
+                         pointer(out),
+                         &cu_seqlens_q,
+                         &cu_seqlens_k,
+                         pointer(seqused_k),
+                         pointer(block_table),
+                         max_seqlen_q,
+                         max_seqlen_k,
+                         softmax_scale,
+                         is_causal,
+                         window_left,
+                         window_right,
+                         is_plain};
+    // csrc/flash_attn/flash_api.cpp: out, q, k, v and out as padded, lse, the weights, the generator's state.
+    auto results = [&](const at::Tensor &lse) { return std::vector<at::Tensor>{*out, q, k, v, *out, lse, {}, {}}; };
+    auto real = [&](double scale, int64_t left) { return real_mha_varlen_fwd_fa2()(WITH(scale, left)); };
+    return patchkit::change_flash(pk_index_mha_varlen_fwd_fa2, mode, call, results, real);
 }
 
 } // namespace
@@ -46,7 +55,7 @@ PK_APART std::vector<at::Tensor> changed_mha_varlen_fwd_fa2(uint32_t mode, ARGUM
 extern "C" std::vector<at::Tensor> pk_call_mha_varlen_fwd_fa2(ARGUMENTS)
 {
     uint32_t mode = patchkit::mode();
-    if (PK_LIKELY(mode != PK_TRACE && mode != PK_TRANSFORM))
+    if (PK_LIKELY(mode == PK_COUNT))
         return real_mha_varlen_fwd_fa2()(WITH(softmax_scale, window_left));
     return changed_mha_varlen_fwd_fa2(mode, WITH(softmax_scale, window_left));
 }

@@ -8,6 +8,14 @@
 namespace patchkit
 {
 
+// A call as it is made: `left` is FlashAttention's window, -1 for none.
+struct Attention {
+    const at::Tensor &q, &k, &o;
+    double scale;
+    int64_t left;
+    bool causal;
+};
+
 inline void put_shape(int32_t (&shape)[4], const at::Tensor &tensor)
 {
     auto sizes = tensor.sizes();
@@ -15,13 +23,21 @@ inline void put_shape(int32_t (&shape)[4], const at::Tensor &tensor)
         shape[i] = i < sizes.size() ? int32_t(sizes[i]) : 0;
 }
 
-inline void put_tensors(pk_record *record, const at::Tensor &q, const at::Tensor &k, const at::Tensor &o)
+// Makes a call and records it. The tensors are looked at before: FlashAttention 2 gives q another shape.
+template <typename Real>
+void trace_call(uint32_t symbol, uint32_t mode, const Attention &call, Real real)
 {
-    record->dtype = uint8_t(q.scalar_type());
-    record->device = uint8_t(q.device().type());
-    put_shape(record->q, q);
-    put_shape(record->k, k);
-    put_shape(record->o, o);
+    Traced traced(symbol, mode);
+    traced->dtype = uint8_t(call.q.scalar_type());
+    traced->device = uint8_t(call.q.device().type());
+    put_shape(traced->q, call.q);
+    put_shape(traced->k, call.k);
+    put_shape(traced->o, call.o);
+    traced->scale = bits(call.scale);
+    traced->window = int32_t(call.left + 1);
+    traced->causal = call.causal;
+    real();
+    traced.returned();
 }
 
 } // namespace patchkit

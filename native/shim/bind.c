@@ -127,6 +127,8 @@ static bool open_copy(int fd)
     }
     const struct pk_hook *table = dlsym(handle, "pk_hooks");
     pk_start *start = (pk_start *)(uintptr_t)dlsym(handle, "pk_begin");
+    if (!pk_fits_layout(dlsym(handle, "patchkit_layout_table")))
+        return refuse("it was compiled with other shared structs than stage 1");
     if (!table || !start || start(&services))
         return refuse("it is of another version than stage 1");
     hooks = table;
@@ -140,7 +142,8 @@ static bool open_stage2(void)
     stage2_path = getenv("PATCHKIT_SHIM_STAGE2");
     if (!stage2_path || !*stage2_path)
         return false;
-    if (!pk_read_manifest(&manifest, stage2_path, &text) || !pk_fits_torch(&manifest, &text))
+    if (!pk_read_manifest(&manifest, stage2_path, &text) || !pk_fits_stage1(&manifest, &text) ||
+        !pk_fits_torch(&manifest, &text))
         return refuse(why);
     int fd = checked_copy();
     return fd >= 0 && open_copy(fd);

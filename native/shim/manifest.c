@@ -1,6 +1,7 @@
 /* What a stage 2 was built for, in a text file beside it: `KEY VALUE` lines that patchkit/native/manifest.py writes.
  *
  *   format 1, length, sha256     of stage 2 itself
+ *   layout                       digest of the structs that it shares with stage 1
  *   torch, c10, cxx11            version, identity of libc10.so, C++ ABI flag; `torch -`: it needs none
  *   engine PATTERN IDENTITY      a library that the entry points may be in; repeated */
 #define _GNU_SOURCE
@@ -66,6 +67,20 @@ static bool differs(struct pk_text *why, const char *what, const char *wanted, c
     pk_append(why, ", the process has ");
     pk_append(why, *here ? here : "none");
     return true;
+}
+
+bool pk_fits_stage1(const struct pk_manifest *manifest, struct pk_text *why)
+{
+    char wanted[65], own[65];
+    value_of(manifest->text, "layout", wanted, sizeof wanted);
+    pk_own_layout(own);
+    if (!strcmp(wanted, own))
+        return true;
+    pk_append(why, "it was built for shared structs with the layout ");
+    pk_append(why, *wanted ? wanted : "unknown");
+    pk_append(why, ", stage 1 for ");
+    pk_append(why, own);
+    return false;
 }
 
 bool pk_fits_torch(const struct pk_manifest *manifest, struct pk_text *why)

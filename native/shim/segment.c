@@ -188,6 +188,9 @@ bool pk_open_segment(void)
     return true;
 }
 
+/* Whether this process counts. */
+bool pk_is_awake(void) { return pk_control != &inert; }
+
 static bool is_gone(uint32_t tid) { return tid && syscall(SYS_tgkill, getpid(), (pid_t)tid, 0) && errno == ESRCH; }
 
 /* Takes over the slot of a thread that has ended; what it counted stays in it. */

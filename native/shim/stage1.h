@@ -42,6 +42,7 @@ __attribute__((noreturn)) void pk_die(const char *words, const char *detail);
 /* segment.c: the shared file, its slots and rings. */
 int pk_create(const char *path);
 bool pk_open_segment(void);
+bool pk_is_awake(void);
 void pk_count(unsigned index);
 void pk_record(const struct pk_record *record);
 void pk_forked(void);
@@ -76,12 +77,18 @@ struct pk_manifest {
     char sha256[65];
 };
 bool pk_read_manifest(struct pk_manifest *manifest, const char *stage2, struct pk_text *why);
+bool pk_fits_stage1(const struct pk_manifest *manifest, struct pk_text *why);
 bool pk_fits_torch(const struct pk_manifest *manifest, struct pk_text *why);
 bool pk_fits_engine(const struct pk_manifest *manifest, const char *object, struct pk_text *why);
 
 /* bind.c: opens stage 2 once; returns its hook for a symbol, or the real function. */
 void *pk_hook_for(unsigned index, void *real, const char *object);
 void pk_forked_binding(void);
+
+/* layout.c: the digest of the structs that this build shares; whether another's table says the same. */
+struct patchkit_layout_table;
+void pk_own_layout(char hex[65]);
+bool pk_fits_layout(const struct patchkit_layout_table *table);
 
 /* sha256.c */
 struct pk_sha256 {

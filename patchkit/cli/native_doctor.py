@@ -9,6 +9,7 @@ from patchkit.cli.options import Choice, json_option
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.native.doctor import Diagnosis, diagnose, missing
 from patchkit.native.symbols import HOOKS
+from patchkit.native.torch_tree import kernel_lookup
 from patchkit.output import Output
 
 
@@ -28,7 +29,8 @@ def command(*, choice: Choice, symbols: tuple[str, ...], output: Output) -> int:
     ground = open_ground(choice, symbols, output)
     if ground.tree is None:
         raise UsageError("the host library needs no doctor", hint="patchkit native run --target host -- ./program")
-    found = diagnose(ground.rows, ground.found, version=ground.tree.version, program=ground.tree.python)
+    tree, kernels = ground.tree, kernel_lookup(ground.tree)
+    found = diagnose(ground.rows, ground.found, version=tree.version, program=tree.python, kernels=kernels)
     if output.machine:
         output.document(_document(ground, found))
     else:

@@ -9,8 +9,9 @@ import click
 
 from patchkit.cli.native_ground import build_ground, open_ground, plan_ground, setting_options, target_options
 from patchkit.cli.options import Choice, json_option
-from patchkit.errors import ExitStatus
+from patchkit.errors import ExitStatus, UsageError
 from patchkit.native.launch import export_lines, path_file
+from patchkit.native.plugin import WAYS
 from patchkit.native.settings import Settings
 from patchkit.output import Output
 
@@ -27,6 +28,7 @@ def command(
     settings: Settings,
     programs: tuple[Path, ...],
     replacement: Path | None,
+    way: str,
     pth: bool,
     output: Output,
 ) -> int:
@@ -40,10 +42,13 @@ def command(
       eval "$(patchkit native env --target vllm --python /opt/venv/bin/python)"
       patchkit native env --target vllm --pth > /opt/venv/lib/python3.11/site-packages/patchkit_shim.pth
     """
+    if pth and way != WAYS[0]:
+        raise UsageError(f"--pth and --way {way} are two ways in", hint="choose one")
     ground = open_ground(choice, symbols, output)
     artifact = build_ground(ground, output)
-    preload = os.environ.get("LD_PRELOAD", "")
-    plan = plan_ground(ground, artifact, settings, programs=programs, replacement=replacement, preload=preload)
+    plan = plan_ground(
+        ground, artifact, settings, programs=programs, replacement=replacement, way=way, surroundings=os.environ
+    )
     if output.machine:
         output.document({"schema": 1, "variables": dict(plan.variables), "programs": list(plan.programs)})
     elif pth:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from patchkit.errors import UsageError
 from patchkit.native.build import BuildArtifact, BuildRequest, build
 from patchkit.native.cache import cache_directory
 from patchkit.native.launch import LaunchPlan, plan_launch
+from patchkit.native.plugin import WAYS
 from patchkit.native.settings import MODES, Settings, parse_settings
 from patchkit.native.symbols import HOST, NO_HOOK, EntryPoint, entry_points, named_entry_points, read_symbols
 from patchkit.native.target_libraries import TargetLibraries, buildable, find_libraries, narrowed
@@ -42,7 +43,7 @@ def target_options(function: _Function) -> _Function:
 
 
 def setting_options(function: _Function) -> _Function:
-    """Add the options of a launch; the function gets them as `settings`, `programs` and `replacement`."""
+    """Add the options of a launch; the function gets them as `settings`, `programs`, `replacement` and `way`."""
 
     @click.option(
         "--mode", type=click.Choice(MODES), default="count", help="What is done with a call (default: count)."
@@ -60,6 +61,13 @@ def setting_options(function: _Function) -> _Function:
         multiple=True,
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A program to be awake in, beside the target's interpreter. Repeatable.",
+    )
+    @click.option(
+        "--way",
+        type=click.Choice(WAYS),
+        default=WAYS[0],
+        help="How the shim is let in: LD_PRELOAD (default), or a plugin of vLLM on PYTHONPATH that opens it before the "
+        "libraries, or registers torch's operators anew. `doctor` says which reach what.",
     )
     @wraps(function)
     def with_settings(*args: Any, mode: str, words: tuple[str, ...], **kwargs: Any) -> Any:
@@ -106,7 +114,8 @@ def plan_ground(
     *,
     programs: tuple[Path, ...],
     replacement: Path | None,
-    preload: str,
+    way: str,
+    surroundings: Mapping[str, str],
 ) -> LaunchPlan:
     """Return how the target is started; UsageError when its interpreter is not known."""
     own = artifact.program if ground.tree is None else ground.tree.python
@@ -117,4 +126,4 @@ def plan_ground(
             hint="--python EXE",
         )
     awake = (*(() if own is None else (own,)), *programs)
-    return plan_launch(artifact, settings, programs=awake, preload=preload, replacement=replacement)
+    return plan_launch(artifact, settings, programs=awake, surroundings=surroundings, replacement=replacement, way=way)

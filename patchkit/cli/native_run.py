@@ -26,6 +26,7 @@ def command(
     settings: Settings,
     programs: tuple[Path, ...],
     replacement: Path | None,
+    way: str,
     line: tuple[str, ...],
 ) -> int:
     """Build what is missing and become the command, with the shim preloaded.
@@ -41,8 +42,9 @@ def command(
     output = command_output(acting=True)
     ground = open_ground(choice, symbols, output)
     artifact = build_ground(ground, output)
-    preload = os.environ.get("LD_PRELOAD", "")
-    plan = plan_ground(ground, artifact, settings, programs=programs, replacement=replacement, preload=preload)
+    plan = plan_ground(
+        ground, artifact, settings, programs=programs, replacement=replacement, way=way, surroundings=os.environ
+    )
     executable = shutil.which(line[0])
     if executable is None:
         raise UsageError(f"no program {line[0]}", hint="the command stands behind --")

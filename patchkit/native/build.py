@@ -20,8 +20,10 @@ from patchkit.native.compiler import (
     Toolchain,
     compile_with,
 )
+from patchkit.native.layout import ATTENTION_HEADER, SHIM_HEADER, shared_layout
 from patchkit.native.library import Library, read_library
 from patchkit.native.manifest import manifest_path, manifest_text
+from patchkit.native.plugin import MODULE, plugin_source, write_plugin
 from patchkit.native.symbols import HOST, NO_HOOK, EntryPoint, symbols_text, version_script
 from patchkit.native.torch_tree import TorchTree
 from patchkit.record import dataclass
@@ -30,6 +32,7 @@ STAGE1 = "libpatchkit-shim.so"
 STAGE2 = "patchkit-stage2.so"
 HOST_LIBRARY = "libpatchkit-host.so"
 HOST_PROGRAM = "attention-host"
+_TABLE = "layout_table.c"
 _MACROS = ("ARGUMENTS", "WITH", "WITH_SCALE", "MAYBE")
 
 
@@ -57,6 +60,11 @@ class BuildArtifact:
     fresh: bool
 
     @property
+    def plugin(self) -> Path:
+        """The directory that holds vLLM's plugin, for PYTHONPATH."""
+        return self.directory / "plugin"
+
+    @property
     def program(self) -> Path:
         """The small program that is linked with the host library; only in a build for it."""
         return self.directory / HOST_PROGRAM
@@ -72,7 +80,7 @@ def build(request: BuildRequest, cache: Path, *, on_start: Callable[[], None] | 
     make_cache(cache)
     if (directory / COMPLETE).is_file():
         kept = _artifact(request, key, directory, commands=(), fresh=False)
-        check_kept(directory, kept.stage1, kept.stage2)
+        check_kept(directory, kept.stage1, kept.stage2, kept.plugin / f"{MODULE}.py")
         return kept
     if on_start is not None:
         on_start()
@@ -120,11 +128,21 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
     include = f"-I{native / 'include'}"
     (work / "symbols.inc").write_text(symbols_text(request.rows))
     (work / "symbols.map").write_text(version_script(request.rows))
-    sources = [*sorted(map(str, (native / "shim").glob("*.c"))), str(native / f"shim/trampoline_{tools.machine}.S")]
+    # Before it is read: a compiler that fails is shown with its command.
+    header = str(native / "include" / SHIM_HEADER)
+    yield compile_with((*tools.cc, "-std=c11", include, "-x", "c", "-fsyntax-only", header), work)
+    shared = shared_layout(native, SHIM_HEADER, tools.cc[0])
+    (work / _TABLE).write_text(shared.source)
+    sources = [
+        _TABLE,
+        *sorted(map(str, (native / "shim").glob("*.c"))),
+        str(native / f"shim/trampoline_{tools.machine}.S"),
+    ]
     script = ("-Wl,--version-script=symbols.map", *LINK_FLAGS, "-ldl", "-pthread")
     yield compile_with(
         (*tools.cc, *STAGE1_FLAGS, "-I.", include, f"-I{native / 'shim'}", "-o", STAGE1, *sources, *script), work
     )
+    write_plugin(work / "plugin")
     libraries = list(request.libraries)
     if _is_host(request):
         yield from _build_host(request, work)
@@ -132,15 +150,28 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
     if _hooked(request):
         yield from _build_stage2(request, work)
         content = (work / STAGE2).read_bytes()
-        manifest_path(work / STAGE2).write_text(manifest_text(content, request.torch, libraries))
+        manifest_path(work / STAGE2).write_text(manifest_text(content, shared.digest, request.torch, libraries))
 
 
 def _build_host(request: BuildRequest, work: Path) -> Iterator[str]:
     tools, source = request.toolchain, request.native / "host"
     include = f"-I{request.native / 'include'}"
     library = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id=sha1")
+    table = "host_table.c"
+    (work / table).write_text(shared_layout(request.native, ATTENTION_HEADER, tools.cc[0]).source)
     yield compile_with(
-        (*tools.cc, *HOST_FLAGS, include, *library, "-o", HOST_LIBRARY, str(source / "attention.c"), "-lm", "-pthread"),
+        (
+            *tools.cc,
+            *HOST_FLAGS,
+            include,
+            *library,
+            "-o",
+            HOST_LIBRARY,
+            table,
+            str(source / "attention.c"),
+            "-lm",
+            "-pthread",
+        ),
         work,
     )
     found = ("-L.", "-lpatchkit-host", "-Wl,-rpath,$ORIGIN", "-pthread")
@@ -160,10 +191,12 @@ def _build_stage2(request: BuildRequest, work: Path) -> Iterator[str]:
         flag = f"-D_GLIBCXX_USE_CXX11_ABI={int(request.torch.cxx11)}"
         headers = (flag, "-isystem", str(request.torch.headers))
         libraries = (f"-L{request.torch.libraries}", "-lc10", "-ltorch_cpu")
-    for name, source in (("table.o", str(hooks / "table.cpp")), ("hooks.o", "hooks.cpp")):
+    sources = {"table.o": str(hooks / "table.cpp"), "layout.o": "layout_table.cpp", "hooks.o": "hooks.cpp"}
+    (work / "layout_table.cpp").write_text((work / _TABLE).read_text())
+    for name, source in sources.items():
         yield compile_with((*tools.cxx, *STAGE2_FLAGS, *include, *headers, "-c", "-o", name, source), work)
     # --allow-shlib-undefined: what torch's libraries need themselves is not ours to find.
-    linking = ("-shared", *LINK_FLAGS, "-Wl,--allow-shlib-undefined", "-o", STAGE2, "table.o", "hooks.o")
+    linking = ("-shared", *LINK_FLAGS, "-Wl,--allow-shlib-undefined", "-o", STAGE2, *sources)
     yield compile_with((*tools.cxx, *linking, *libraries, "-ldl"), work)
 
 
@@ -182,7 +215,7 @@ def _key(request: BuildRequest) -> str:
 
     tools, torch = request.toolchain, request.torch
     add(symbols_text(request.rows), tools.version, tools.machine, *tools.cc, *tools.cxx)
-    add(*STAGE1_FLAGS, *STAGE2_FLAGS, *LINK_FLAGS, *HOST_FLAGS)
+    add(plugin_source(), *STAGE1_FLAGS, *STAGE2_FLAGS, *LINK_FLAGS, *HOST_FLAGS)
     if torch is not None:
         add(str(torch.directory), torch.version, torch.c10, str(torch.cxx11))
     add(*(f"{library.path.name} {library.identity}" for library in request.libraries))

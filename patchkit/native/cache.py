@@ -46,10 +46,10 @@ def scratch_below(cache: Path, key: str) -> TemporaryDirectory[str]:
         raise _unusable(cache, error) from error
 
 
-def check_kept(directory: Path, stage1: Path, stage2: Path | None) -> None:
+def check_kept(directory: Path, stage1: Path, *others: Path | None) -> None:
     """Check a build that is taken from the cache; RefusedError when it is not what was built."""
     require_ours(directory)
-    missing = [path.name for path in (stage1, stage2) if path is not None and not path.is_file()]
+    missing = [path.name for path in (stage1, *others) if path is not None and not path.is_file()]
     if not missing and digest_of(stage1) == (directory / COMPLETE).read_text(errors="replace").strip():
         return
     raise RefusedError(

@@ -42,14 +42,22 @@ class Diagnosis:
 
 
 def diagnose(
-    rows: Sequence[EntryPoint], found: TargetLibraries, *, version: str, program: Path | None
+    rows: Sequence[EntryPoint],
+    found: TargetLibraries,
+    *,
+    version: str,
+    program: Path | None,
+    kernels: tuple[bool, str] = (False, "no torch is known"),
 ) -> tuple[Diagnosis, ...]:
-    """Judge every entry point in every library that defines it; one that none defines is judged once."""
+    """Judge every entry point in every library that defines it.
+
+    `kernels`: whether torch hands out a kernel that is registered, and what says so.
+    """
     faults = program_faults(program) if program is not None else ()
     results = []
     for row in rows:
         libraries = found.defining(row.symbol)
-        results += [_diagnosis(row, library, version=version, faults=faults) for library in libraries]
+        results += [_diagnosis(row, library, version=version, faults=faults, kernels=kernels) for library in libraries]
     return tuple(results)
 
 
@@ -58,13 +66,15 @@ def missing(rows: Sequence[EntryPoint], found: TargetLibraries) -> tuple[EntryPo
     return tuple(row for row in rows if not found.defining(row.symbol))
 
 
-def _diagnosis(row: EntryPoint, library: Library, *, version: str, faults: Sequence[str]) -> Diagnosis:
+def _diagnosis(
+    row: EntryPoint, library: Library, *, version: str, faults: Sequence[str], kernels: tuple[bool, str]
+) -> Diagnosis:
     export = next(one for one in library.exports if one.symbol == row.symbol)
     ways = (
         _preload(export, library, faults),
         _opened_first(export, library),
         _plugin(export, library, row, version),
-        _dispatcher(row),
+        _dispatcher(row, kernels),
         _audit(export),
         _table(export, row),
     )
@@ -108,16 +118,22 @@ def _plugin(export: Exported, library: Library, row: EntryPoint, version: str) -
     reaches, why = _goes_before(export, library)
     if not accepts(">=0.32", version):
         return Way(method=method, reaches=False, why=f"vllm {version} loads its libraries before its plugins")
-    return Way(method=method, reaches=reaches, why=f"{why}; vllm.general_plugins run first in every process")
+    return Way(method=method, reaches=reaches, why=f"{why}; --way plugin: vllm.general_plugins run first everywhere")
 
 
-def _dispatcher(row: EntryPoint) -> Way:
+def _dispatcher(row: EntryPoint, kernels: tuple[bool, str]) -> Way:
     method = "torch dispatcher"
     operator = HOOKS[row.hook].operator if row.hook in HOOKS else ""
     if not operator:
         return Way(method=method, reaches=False, why="no torch operator is known for it")
-    why = f"{operator} can be registered anew from Python, at about 2 us a call; patchkit does not do that yet"
-    return Way(method=method, reaches=True, why=why)
+    if row.engine != "vllm":
+        return Way(
+            method=method, reaches=False, why=f"{row.engine} loads no plugin that could register {operator} anew"
+        )
+    hands_out, why = kernels
+    if not hands_out:
+        return Way(method=method, reaches=False, why=f"{why}: what is registered anew could not call the kernel")
+    return Way(method=method, reaches=True, why=f"--way dispatcher registers {operator} anew, in Python; {why}")
 
 
 def _audit(export: Exported) -> Way:

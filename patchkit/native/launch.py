@@ -8,8 +8,10 @@ from pathlib import Path
 
 from patchkit.errors import RefusedError, UsageError
 from patchkit.native.build import STAGE1, BuildArtifact
+from patchkit.native.plugin import WAYS
 from patchkit.native.program import program_faults
-from patchkit.native.settings import Settings, check_settings, numbers
+from patchkit.native.settings import Settings, check_dispatched, check_settings, numbers
+from patchkit.native.symbols import HOOKS
 from patchkit.record import dataclass
 
 _SEPARATORS = " :\n\t"
@@ -24,15 +26,24 @@ class LaunchPlan:
 
 
 def plan_launch(
-    artifact: BuildArtifact, settings: Settings, *, programs: tuple[Path, ...], preload: str, replacement: Path | None
+    artifact: BuildArtifact,
+    settings: Settings,
+    *,
+    programs: tuple[Path, ...],
+    surroundings: Mapping[str, str],
+    replacement: Path | None,
+    way: str = WAYS[0],
 ) -> LaunchPlan:
-    """Return the variables. `programs` are the engine's interpreters, `preload` is what LD_PRELOAD is now.
+    """Return the variables. `programs` are the engine's interpreters, `surroundings` the variables that are set now.
 
-    RefusedError for a path that LD_PRELOAD cannot hold, UsageError for settings that would change nothing.
+    RefusedError for a path that LD_PRELOAD cannot hold, UsageError for settings that would change nothing, and for a
+    `way` that leads nowhere.
     """
     check_settings(settings, artifact.rows)
+    if way == "dispatcher":
+        check_dispatched(settings)
     if settings.mode == "replace" and replacement is None:
-        raise UsageError("mode=replace needs a library", hint="--replace LIBRARY exports patchkit_attention_run")
+        raise UsageError("mode=replace needs a library", hint="--replace LIBRARY: one as attention.h says")
     real = tuple(os.path.realpath(program) for program in programs)
     if faults := [fault for program in programs for fault in program_faults(program)]:
         raise RefusedError(
@@ -43,7 +54,7 @@ def plan_launch(
     if any(":" in program for program in real):
         raise RefusedError(f"a colon is in the path of the interpreter: {', '.join(real)}")
     variables = {
-        "LD_PRELOAD": compose_preload(preload, artifact.stage1),
+        **_way_in(artifact, way, surroundings),
         "PATCHKIT_SHIM": ":".join(dict.fromkeys(real)),
         "PATCHKIT_SHIM_INSIDE": "0",
         "PATCHKIT_SHIM_SETTINGS": ":".join(map(str, numbers(settings))),
@@ -53,6 +64,26 @@ def plan_launch(
     if replacement is not None:
         variables["PATCHKIT_SHIM_REPLACE"] = str(replacement.absolute())
     return LaunchPlan(variables=tuple(variables.items()), programs=real)
+
+
+def _way_in(artifact: BuildArtifact, way: str, surroundings: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that bring stage 1 into the engine."""
+    if way == "preload":
+        return {"LD_PRELOAD": compose_preload(surroundings.get("LD_PRELOAD", ""), artifact.stage1)}
+    if any(row.engine != "vllm" for row in artifact.rows):
+        raise UsageError(
+            f"--way {way} is a plugin of vLLM", why="  no other engine loads plugins", hint="--way preload"
+        )
+    others = [part for part in surroundings.get("PYTHONPATH", "").split(":") if part and part != str(artifact.plugin)]
+    found = {
+        "PYTHONPATH": ":".join([str(artifact.plugin), *others]),
+        "PATCHKIT_SHIM_WAY": way,
+        "PATCHKIT_SHIM_STAGE1": str(artifact.stage1),
+    }
+    if way == "plugin":
+        return found
+    hooks = [(HOOKS[row.hook], row.symbol) for row in artifact.rows if row.hook in HOOKS]
+    return {**found, "PATCHKIT_SHIM_OPERATORS": ",".join(f"{hook.operator}={symbol}" for hook, symbol in hooks)}
 
 
 def compose_preload(present: str, stage1: Path) -> str:
@@ -85,7 +116,7 @@ def path_file(plan: LaunchPlan, stage1: Path) -> str:
 
     Another way in where LD_PRELOAD cannot be set. Nothing is imported but ctypes, and that only in an engine.
     """
-    variables = {name: value for name, value in plan.variables if name != "LD_PRELOAD"}
+    variables = {name: value for name, value in plan.variables if name not in ("LD_PRELOAD", "PYTHONPATH")}
     told = "".join(f"os.environ.setdefault({name!r}, {value!r}); " for name, value in variables.items())
     opened = f"__import__('ctypes').CDLL({str(stage1)!r}, mode=__import__('ctypes').RTLD_GLOBAL)"
     inner = f"if os.environ.get('PATCHKIT_SHIM_PTH') == '1': {told}{opened}"

@@ -15,9 +15,12 @@ def manifest_path(stage2: Path) -> Path:
     return stage2.with_name(f"{stage2.name}.manifest")
 
 
-def manifest_text(content: bytes, torch: TorchTree | None, libraries: Sequence[Library]) -> str:
-    """Return the manifest of a stage 2 with this content; without a torch any process will do."""
-    lines = ["format 1", f"length {len(content)}", f"sha256 {hashlib.sha256(content).hexdigest()}"]
+def manifest_text(content: bytes, layout: str, torch: TorchTree | None, libraries: Sequence[Library]) -> str:
+    """Return the manifest of a stage 2 with this content; without a torch any process will do.
+
+    `layout` is the digest of the structs that it shares with stage 1.
+    """
+    lines = ["format 1", f"length {len(content)}", f"sha256 {hashlib.sha256(content).hexdigest()}", f"layout {layout}"]
     if torch is None:
         lines.append("torch -")
     else:

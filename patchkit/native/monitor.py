@@ -9,7 +9,7 @@ from pathlib import Path
 
 from patchkit.errors import PatchkitError, RefusedError, UsageError
 from patchkit.native.segment import Counted, Segment
-from patchkit.native.settings import Settings, check_settings, parse_settings
+from patchkit.native.settings import Settings, check_dispatched, check_settings, parse_settings
 from patchkit.native.symbols import EntryPoint
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
@@ -80,6 +80,8 @@ def tell(directory: Path, words: Sequence[str], pid: int | None, rows: Sequence[
         known = {symbol.name for symbol in one.counted.symbols if symbol.typed or not one.counted.stage2}
         settings = parse_settings(words, one.counted.settings)
         check_settings(settings, [row for row in rows if row.symbol in known])
+        if any(symbol.way == "dispatcher" for symbol in one.counted.symbols):
+            check_dispatched(settings)
         wanted.append((one, settings))
     for one, settings in wanted:
         segment = Segment(one.path, writable=True)

@@ -34,7 +34,7 @@ _SLOT = struct.Struct("<IIQQ")
 _CALLS_AT = 64
 _RECORD = struct.Struct("<QQQHBBI4i4i4idiII")
 _PATH, _NAME = 384, 512
-_WAYS = ("", "RTLD_NEXT", "loaded object", "caller")
+_WAYS = ("", "RTLD_NEXT", "loaded object", "caller", "dispatcher")
 STAGE2_STATES = ("", "binding", "bound", "refused")
 
 

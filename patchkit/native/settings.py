@@ -64,6 +64,14 @@ def check_settings(settings: Settings, rows: Sequence[EntryPoint]) -> None:
             raise UsageError(f"{name} changes nothing here", why=f"  entry points: {names}")
 
 
+def check_dispatched(settings: Settings) -> None:
+    """UsageError for what an operator that is registered anew cannot do: it counts, traces and changes the scale."""
+    if settings.mode == "replace":
+        raise UsageError("mode=replace is not for operators that are registered anew", hint="--way preload")
+    if settings.mode == "transform" and settings.window:
+        raise UsageError("window changes nothing at operators that are registered anew", hint="--way preload")
+
+
 def numbers(settings: Settings) -> tuple[int, ...]:
     """Return the seven whole numbers of struct pk_settings, floating point numbers as their bits."""
     return (

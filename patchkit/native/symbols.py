@@ -63,10 +63,14 @@ HOOKS: dict[str, Hook] = {
     "attention_forward": Hook(settings=("qk_scale", "rope_offset", "rope_theta"), replaces=True),
     "paged_attention_v1": Hook(settings=("qk_scale",), replaces=True, operator="_C::paged_attention_v1"),
     "paged_attention_v2": Hook(settings=("qk_scale",), operator="_C::paged_attention_v2"),
-    "cpu_attention_with_kv_cache": Hook(settings=("qk_scale",), operator="_C::cpu_attention_with_kv_cache"),
-    "mha_varlen_fwd_fa2": Hook(settings=("qk_scale", "window"), operator="vllm_flash_attn_c::varlen_fwd"),
-    "mha_fwd_fa2": Hook(settings=("qk_scale", "window"), operator="vllm_flash_attn_c::fwd"),
-    "mha_fwd_fa3": Hook(settings=("qk_scale", "window"), operator="_vllm_fa3_C::fwd"),
+    "cpu_attention_with_kv_cache": Hook(
+        settings=("qk_scale",), replaces=True, operator="_C::cpu_attention_with_kv_cache"
+    ),
+    "mha_varlen_fwd_fa2": Hook(
+        settings=("qk_scale", "window"), replaces=True, operator="vllm_flash_attn_c::varlen_fwd"
+    ),
+    "mha_fwd_fa2": Hook(settings=("qk_scale", "window"), replaces=True, operator="vllm_flash_attn_c::fwd"),
+    "mha_fwd_fa3": Hook(settings=("qk_scale", "window"), replaces=True, operator="_vllm_fa3_C::fwd"),
 }
 
 
@@ -111,5 +115,9 @@ def symbols_text(rows: Sequence[EntryPoint]) -> str:
 
 
 def version_script(rows: Sequence[EntryPoint]) -> str:
-    """Return the linker's version script: the entry points are what stage 1 exports, nothing else."""
-    return "{ global: " + " ".join(f"{row.symbol};" for row in rows) + " local: *; };\n"
+    """Return the linker's version script: stage 1 exports the entry points, its table, what a plugin calls."""
+    return (
+        "{ global: patchkit_layout_table; patchkit_shim_*; "
+        + " ".join(f"{row.symbol};" for row in rows)
+        + " local: *; };\n"
+    )

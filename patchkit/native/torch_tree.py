@@ -54,6 +54,17 @@ def find_torch(tree: TargetTree) -> TorchTree:
     )
 
 
+def kernel_lookup(tree: TargetTree) -> tuple[bool, str]:
+    """Tell whether the engine's torch can hand out a kernel that is registered, and why not in words."""
+    try:
+        torch = find_torch(tree)
+    except TargetError:
+        return False, "no torch is beside the engine, to see whether it has torch.library.get_kernel"
+    with (torch.directory / "library.py").open("rb") as file:
+        has_it = b"\ndef get_kernel(" in file.read()
+    return has_it, f"torch {torch.version} has {'' if has_it else 'no '}torch.library.get_kernel"
+
+
 def read_torch(directory: Path) -> TorchTree:
     """Read what a torch is; TargetError when a part that stage 2 needs is missing."""
     missing = [name for name in _NEEDED if not (directory / name).is_file()]

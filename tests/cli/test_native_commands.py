@@ -229,6 +229,28 @@ def test_env_is_what_a_shell_takes(program: Path, surroundings: dict[str, str]) 
     assert (process["settings"]["mode"], process["records"]["written"]) == ("trace", 10)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--way", "plugin"), "--way plugin is a plugin of vLLM"),
+        (
+            ("--way", "dispatcher", "--mode", "transform", "--set", "rope_offset=1"),
+            "--way dispatcher is a plugin of vLLM",
+        ),
+        (("--way", "plugin", "--pth"), "--pth and --way plugin are two ways in"),
+        (("--way", "dispatcher", "--mode", "replace"), "mode=replace is not for operators that are registered anew"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_a_way_that_leads_nowhere_is_refused(
+    program: Path, surroundings: dict[str, str], words: tuple[str, ...], said: str
+) -> None:
+    assert program.is_file()
+    ended = native("env", "--target", "host", *words, **surroundings)
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+
+
 def test_pth_file_opens_the_shim_only_when_asked(surroundings: dict[str, str], tmp_path: Path) -> None:
     import os
     import sys

@@ -21,7 +21,9 @@ class Shimmed(Engine):
     segments: Path = Path()
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), **self.variables}
+        own = super().environment()
+        paths = [part.get("PYTHONPATH") for part in (self.variables, own)]
+        return {**own, **self.variables, "PYTHONPATH": ":".join(path for path in paths if path)}
 
     def status(self) -> list[dict[str, Any]]:
         """Return what `native status` says of the processes, those that were called first."""
@@ -35,7 +37,7 @@ def with_shim(engine: Engine, segments: Path, *options: str) -> Shimmed:
     segments.mkdir(parents=True, exist_ok=True)
     asked = ("--target", engine.recipe.engine, "--root", engine.tree, "--python", python_of(engine.recipe), *options)
     cache = cache_root() / "native"
-    said = patchkit("native", "env", *asked, seconds=600, PATCHKIT_NATIVE=str(cache), LD_PRELOAD="")
+    said = patchkit("native", "env", *asked, seconds=600, PATCHKIT_NATIVE=str(cache), LD_PRELOAD="", PYTHONPATH="")
     assert said.status == 0, said.said
     words = [shlex.split(line) for line in said.out.splitlines()]
     variables = dict(pair.split("=", 1) for _, pair in words)
@@ -47,6 +49,12 @@ def with_shim(engine: Engine, segments: Path, *options: str) -> Shimmed:
         variables={**variables, "PATCHKIT_SHIM_DIRECTORY": str(segments)},
         segments=segments,
     )
+
+
+def host_library(directory: Path) -> Path:
+    """Build the project's own library with the real command; it is another kernel for the mode replace."""
+    built = patchkit("native", "build", "--target", "host", "--json", PATCHKIT_NATIVE=str(directory))
+    return Path(built.report["stage1"]).with_name("libpatchkit-host.so")
 
 
 def calls_of(process: Mapping[str, Any]) -> int:

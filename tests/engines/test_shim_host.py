@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.blackbox.command import patchkit
 from tests.engines.recipe import HERE, VLLM_063, python_of
+from tests.engines.shimmed import host_library
 
 pytestmark = pytest.mark.engines
 
 
 def test_the_host_library_agrees_with_pytorch(tmp_path: Path) -> None:
-    built = patchkit("native", "build", "--target", "host", "--json", PATCHKIT_NATIVE=str(tmp_path))
-    library = Path(built.report["stage1"]).with_name("libpatchkit-host.so")
-    script = [python_of(VLLM_063), HERE / "inside" / "host_attention.py", library]
+    script = [python_of(VLLM_063), HERE / "inside" / "host_attention.py", host_library(tmp_path)]
     said = subprocess.run(script, capture_output=True, text=True, check=True, timeout=300)
     differences = json.loads(said.stdout)
     assert len(differences) == 4

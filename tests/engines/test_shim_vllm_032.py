@@ -11,7 +11,7 @@ from tests.engines.conftest import Bench, Oracle
 from tests.engines.driver import Answer
 from tests.engines.expectation import assert_same
 from tests.engines.recipe import TOKENS, VLLM_032
-from tests.engines.shimmed import Shimmed, calls_of, with_shim
+from tests.engines.shimmed import Shimmed, calls_of, host_library, with_shim
 
 pytestmark = pytest.mark.engines
 
@@ -53,6 +53,33 @@ def test_half_the_scale_by_transform_is_half_the_scale_of_the_model(
     assert all(
         one.tokens != other.tokens for one, other in zip(answer.outputs[0], oracle.outputs["llama", 1.0], strict=True)
     )
+
+
+@pytest.mark.parametrize(("way", "found"), [("plugin", "loaded object"), ("dispatcher", "dispatcher")])
+def test_let_in_by_a_plugin_it_counts_the_worker_too(
+    bench: Bench, oracle: Oracle, tmp_path: Path, way: str, found: str
+) -> None:
+    half = ("--way", way, "--mode", "transform", "--set", "qk_scale=0.5")
+    engine = with_shim(bench.released(VLLM_032), tmp_path / "segments", *half)
+    assert "LD_PRELOAD" not in engine.variables
+    answer = engine.generate(oracle.run("llama"))
+    assert_same(answer.outputs[0], oracle.outputs["llama", 0.5])
+    [worker, *others] = engine.status()
+    assert [calls_of(other) for other in others] == [0] * len(others)
+    assert calls_of(worker) >= TOKENS * LAYERS
+    [symbol] = [one for one in worker["entry_points"] if one["calls"]]
+    assert (symbol["way"], symbol["typed"]) == (found, way == "plugin")
+
+
+def test_attention_by_another_kernel_gives_the_oracles_tokens(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
+    replaced = ("--mode", "replace", "--set", "every=5", "--replace", str(host_library(tmp_path)))
+    engine = with_shim(bench.released(VLLM_032), tmp_path / "segments", *replaced)
+    answer = engine.generate(oracle.run("llama"))
+    assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
+    counts = engine.status()[0]["replace"]
+    assert counts["differed"] == 0
+    assert counts["compared"] >= TOKENS * LAYERS // 5
+    assert counts["replaced"] + counts["compared"] == calls_of(engine.status()[0])
 
 
 def test_a_mode_that_is_set_while_the_server_answers_is_seen(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:

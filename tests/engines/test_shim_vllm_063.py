@@ -17,7 +17,7 @@ from tests.engines.conftest import Bench, Oracle
 from tests.engines.driver import Answer
 from tests.engines.expectation import assert_same
 from tests.engines.recipe import HERE, TOKENS, VLLM_063, python_of, tree_path
-from tests.engines.shimmed import Shimmed, calls_of, with_shim
+from tests.engines.shimmed import Shimmed, calls_of, host_library, with_shim
 
 pytestmark = pytest.mark.engines
 
@@ -65,10 +65,26 @@ def test_traced_each_call_has_its_shapes(bench: Bench, oracle: Oracle, tmp_path:
     segment.close()
 
 
+def test_registered_anew_the_operator_is_counted_and_traced(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
+    engine = with_shim(bench.released(VLLM_063), tmp_path / "segments", "--way", "dispatcher", "--mode", "trace")
+    assert "LD_PRELOAD" not in engine.variables
+    answer = engine.generate(oracle.run("llama"))
+    assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
+    process = engine.status()[0]
+    assert calls_of(process) == (TOKENS - 1) * LAYERS
+    [symbol] = [one for one in process["entry_points"] if one["calls"]]
+    assert (symbol["way"], symbol["typed"]) == ("dispatcher", False)
+    [path] = [path for path in engine.segments.iterdir() if Segment(path).counted().calls]
+    segment = Segment(path)
+    records = list(segment.records())
+    segment.close()
+    assert len(records) == (TOKENS - 1) * LAYERS
+    prompts = len(oracle.prompts["llama"])
+    assert {(record.q, record.o, record.scale) for record in records} == {((prompts, 4, 64),) * 2 + (64**-0.5,)}
+
+
 def test_decoding_by_another_kernel_gives_the_oracles_tokens(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
-    built = patchkit("native", "build", "--target", "host", "--json", PATCHKIT_NATIVE=str(tmp_path))
-    host = Path(built.report["stage1"]).with_name("libpatchkit-host.so")
-    replaced = ("--mode", "replace", "--set", "every=5", "--replace", str(host))
+    replaced = ("--mode", "replace", "--set", "every=5", "--replace", str(host_library(tmp_path)))
     engine = with_shim(bench.released(VLLM_063), tmp_path / "segments", *replaced)
     answer = engine.generate(oracle.run("llama"))
     assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
@@ -99,9 +115,11 @@ def test_half_the_scale_by_transform_is_half_the_scale_by_patch(bench: Bench, or
     assert applied.status == 0, applied.said
     released = bench.released(VLLM_063)
     patched = replace(released, tree=tree).generate(oracle.run("llama"))
-    shimmed = with_shim(released, tmp_path / "segments", "--mode", "transform", "--set", "qk_scale=0.5")
-    transformed = shimmed.generate(oracle.run("llama"))
-    assert_same(transformed.outputs[0], patched.outputs[0], logprob=0.0)
+    half = ("--mode", "transform", "--set", "qk_scale=0.5")
+    for way in ("preload", "dispatcher"):
+        shimmed = with_shim(released, tmp_path / way, "--way", way, *half)
+        transformed = shimmed.generate(oracle.run("llama"))
+        assert_same(transformed.outputs[0], patched.outputs[0], logprob=0.0)
     whole = oracle.outputs["llama", 1.0]
     assert all(one.tokens != other.tokens for one, other in zip(patched.outputs[0], whole, strict=True))
 
@@ -126,6 +144,8 @@ def test_the_doctor_says_what_was_seen(bench: Bench) -> None:
     assert said.status == 0, said.said
     found = {one["name"]: one["chosen"] for one in said.report["entry_points"]}
     assert found == {"paged_attention_v1": "LD_PRELOAD", "paged_attention_v2": "LD_PRELOAD"}
+    ways = {way["method"]: (way["reaches"], way["why"]) for way in said.report["entry_points"][0]["ways"]}
+    assert ways["the engine's plugin"] == (False, "vllm 0.6.3+cpu loads its libraries before its plugins")
     missing = [one["symbol"] for one in said.report["missing"]]
     assert any("KSs" in symbol for symbol in missing), "the other C++ ABI is not in this library"
 

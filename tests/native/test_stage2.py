@@ -171,6 +171,7 @@ SPOILT: dict[str, Callable[[Path], str]] = {
     "without manifest": _no_manifest,
     "one bit changed": _foreign,
     "another format": _rewrite("format 1", "format 2", "its manifest is of another format"),
+    "another layout": _rewrite("layout ", "layout 00", "it was built for shared structs with the layout 00"),
     "another torch": _rewrite("torch -", "torch 2.8.0", "it was built for torch 2.8.0, the process has none"),
     "another engine": _rewrite("engine ", "stranger ", "it was not built for the library with build-id "),
 }

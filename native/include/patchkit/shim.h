@@ -19,7 +19,7 @@ enum { PK_SYMBOLS = 16, PK_SLOTS = 256, PK_RECORDS = 256, PK_NAME = 512, PK_PATH
 enum pk_mode { PK_OFF = 0, PK_COUNT = 1, PK_TRACE = 2, PK_TRANSFORM = 3, PK_REPLACE = 4 };
 
 /* How the real function was found. */
-enum pk_way { PK_UNBOUND = 0, PK_NEXT = 1, PK_OBJECT = 2, PK_CALLER = 3 };
+enum pk_way { PK_UNBOUND = 0, PK_NEXT = 1, PK_OBJECT = 2, PK_CALLER = 3, PK_DISPATCHER = 4 };
 
 enum pk_stage2 { PK_NONE = 0, PK_BINDING = 1, PK_BOUND = 2, PK_REFUSED = 3 };
 

@@ -1,0 +1,99 @@
+// A library with the entry point of FlashAttention 3 of vllm 0.26.0, computed by torch's own operators on the CPU: what
+// the shim's hook sees of it is what it sees of the real one.
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <vector>
+
+using Maybe = std::optional<const at::Tensor>;
+using Given = std::optional<at::Tensor>;
+
+namespace
+{
+
+// The keys or values of a sequence: [head, token, dim], each head as often as queries share it.
+at::Tensor of_sequence(const at::Tensor &cache, const Maybe &pages, int64_t sequence, int64_t length, int64_t heads)
+{
+    at::Tensor rows = cache;
+    if (pages.has_value())
+        rows = cache.index_select(0, pages->select(0, sequence)).flatten(0, 1);
+    else
+        rows = cache.select(0, sequence);
+    return rows.narrow(0, 0, length).transpose(0, 1).repeat_interleave(heads / rows.size(1), 0).to(at::kFloat);
+}
+
+} // namespace
+
+std::vector<at::Tensor> mha_fwd(at::Tensor &q, const at::Tensor &k, const at::Tensor &v, Maybe &, Maybe &, Maybe &,
+                                Given &out, Maybe &cu_seqlens_q, Maybe &, Maybe &, Maybe &, Maybe &seqused_k,
+                                std::optional<int>, std::optional<int>, Maybe &page_table, Maybe &, Maybe &, Maybe &,
+                                Maybe &, Maybe &, Given &, Given &, Given &, float scale, bool is_causal, int left, int,
+                                float, bool, Given &, int, std::optional<bool>, int, Maybe &, int, int, Maybe &)
+{
+    bool packed = cu_seqlens_q.has_value();
+    int64_t batch = packed ? cu_seqlens_q->size(0) - 1 : q.size(0), heads = q.size(-2);
+    at::Tensor result = out.has_value() ? *out : at::empty_like(q);
+    at::Tensor lse = packed ? at::empty({heads, q.size(0)}, q.options().dtype(at::kFloat))
+                            : at::empty({batch, heads, q.size(1)}, q.options().dtype(at::kFloat));
+    TORCH_CHECK(q.size(-1) % 8 == 0, "head_dim should be a multiple of 8");
+    for (int64_t i = 0; i < batch; i++) {
+        int64_t first = packed ? (*cu_seqlens_q)[i].item<int64_t>() : 0;
+        int64_t queries = packed ? (*cu_seqlens_q)[i + 1].item<int64_t>() - first : q.size(1);
+        int64_t keys = seqused_k.has_value() ? (*seqused_k)[i].item<int64_t>() : k.size(1);
+        at::Tensor own = packed ? q : q.select(0, i), to = packed ? result : result.select(0, i);
+        at::Tensor rows = own.narrow(0, first, queries).transpose(0, 1).to(at::kFloat);
+        at::Tensor scores = at::matmul(rows, of_sequence(k, page_table, i, keys, heads).transpose(1, 2)) * scale;
+        at::Tensor ahead = at::arange(keys).unsqueeze(0) - (at::arange(queries) + (keys - queries)).unsqueeze(1);
+        if (is_causal)
+            scores.masked_fill_(ahead > 0, -INFINITY);
+        if (left >= 0)
+            scores.masked_fill_(ahead < -left, -INFINITY);
+        at::Tensor weighted = at::matmul(scores.softmax(-1), of_sequence(v, page_table, i, keys, heads));
+        to.narrow(0, first, queries).copy_(weighted.transpose(0, 1));
+        (packed ? lse : lse.select(0, i)).narrow(1, first, queries).copy_(scores.logsumexp(-1));
+    }
+    return {result, lse, {}, {}};
+}
+
+namespace
+{
+
+std::vector<at::Tensor> fwd(at::Tensor q, at::Tensor k, at::Tensor v, Given k_new, Given v_new, Given q_v, Given out,
+                            Given cu_seqlens_q, Given cu_seqlens_k, Given cu_seqlens_k_new, Given seqused_q,
+                            Given seqused_k, std::optional<int64_t> max_seqlen_q, std::optional<int64_t> max_seqlen_k,
+                            Given page_table, Given kv_batch_idx, Given leftpad_k, Given rotary_cos, Given rotary_sin,
+                            Given seqlens_rotary, Given q_descale, Given k_descale, Given v_descale, double scale,
+                            bool is_causal, int64_t left, int64_t right, double softcap, bool interleaved,
+                            Given scheduler_metadata, int64_t num_splits, std::optional<bool> pack_gqa,
+                            int64_t sm_margin, Given s_aux, int64_t cp_world_size, int64_t cp_rank,
+                            Given cp_tot_seqused_k)
+{
+    auto maybe = [](const Given &tensor) { return tensor.has_value() ? Maybe(*tensor) : Maybe(); };
+    Maybe m[] = {maybe(k_new),           maybe(v_new),          maybe(q_v),
+                 maybe(cu_seqlens_q),    maybe(cu_seqlens_k),   maybe(cu_seqlens_k_new),
+                 maybe(seqused_q),       maybe(seqused_k),      maybe(page_table),
+                 maybe(kv_batch_idx),    maybe(leftpad_k),      maybe(rotary_cos),
+                 maybe(rotary_sin),      maybe(seqlens_rotary), maybe(s_aux),
+                 maybe(cp_tot_seqused_k)};
+    return mha_fwd(q, k, v, m[0], m[1], m[2], out, m[3], m[4], m[5], m[6], m[7], std::optional<int>(max_seqlen_q),
+                   std::optional<int>(max_seqlen_k), m[8], m[9], m[10], m[11], m[12], m[13], q_descale, k_descale,
+                   v_descale, float(scale), is_causal, int(left), int(right), float(softcap), interleaved,
+                   scheduler_metadata, int(num_splits), pack_gqa, int(sm_margin), m[14], int(cp_world_size),
+                   int(cp_rank), m[15]);
+}
+
+} // namespace
+
+TORCH_LIBRARY(_vllm_fa3_C, library)
+{
+    library.def("fwd(Tensor! q, Tensor k, Tensor v, Tensor? k_new, Tensor? v_new, Tensor? q_v, Tensor!? out, "
+                "Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? cu_seqlens_k_new, Tensor? seqused_q, "
+                "Tensor? seqused_k, int? max_seqlen_q, int? max_seqlen_k, Tensor? page_table, Tensor? kv_batch_idx, "
+                "Tensor? leftpad_k, Tensor? rotary_cos, Tensor? rotary_sin, Tensor? seqlens_rotary, "
+                "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, float softmax_scale, bool is_causal, "
+                "int window_size_left, int window_size_right, float softcap, bool is_rotary_interleaved, "
+                "Tensor? scheduler_metadata, int num_splits, bool? pack_gqa, int sm_margin, Tensor? s_aux, "
+                "int cp_world_size, int cp_rank, Tensor? cp_tot_seqused_k) -> Tensor[]");
+    library.impl("fwd", c10::kCPU, &fwd);
+}
