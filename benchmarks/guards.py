@@ -145,11 +145,14 @@ def _try_mutants(
 ) -> None:
     """Invert each guard, and see whether plain patching by apply_placements, which knows no replay, tells."""
 
-    def plain(chosen: frozenset[str]) -> bytes:
+    def content_of(chosen: frozenset[str]) -> bytes:
         return _plain(file, base, [one for one, name in zip(placed, names, strict=True) if name in chosen])
 
+    def plain(chosen: frozenset[str]) -> list[bytes]:
+        return read_lines(content_of(chosen))
+
     symbols = tuple(dict.fromkeys(names))
-    report.plain += plain(frozenset(symbols)).count(b"\n") - base.count(b"\n")
+    report.plain += content_of(frozenset(symbols)).count(b"\n") - base.count(b"\n")
     check = Check(symbols=symbols, module=MODULE, needs={}, halves=0)
     pristine = parse_source(read_lines(base))
     blocks = compare_lines(pristine.lines, read_lines(content))
@@ -158,7 +161,7 @@ def _try_mutants(
         report.refusals += [f"{one.switched_on}:{one.line}: {one.reason}" for one in truth.mismatches]
         report.verified -= 1
     for chosen in (frozenset[str](), frozenset(symbols)):
-        report.refusals += [f"{file.new_name}: {one}" for one in changed_scopes(content, plain(chosen))]
+        report.refusals += [f"{file.new_name}: {one}" for one in changed_scopes(content, content_of(chosen))]
     for mutant in inverted(content):
         report.mutants += 1
         report.survivors += not check_source(pristine, mutant, plain, check, blocks).mismatches

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from patchkit.config.guard_c import CText, fold_c, guard_c_variants
 from patchkit.config.guard_compose import Composed, Refusal, compose_guards
@@ -15,7 +17,7 @@ from patchkit.config.guard_constants import (
     values_mark,
 )
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
-from patchkit.config.guard_fold import Check, Mismatch, Plain, Verdict, check_source, settings
+from patchkit.config.guard_fold import Check, Mismatch, Verdict, check_source, settings
 from patchkit.config.guard_python import guard_variants
 from patchkit.config.guard_replay import Replay, record_changes
 from patchkit.config.guard_source import BOM, Source, UnguardableError, first_line, parse_source, read_lines, vary
@@ -114,6 +116,23 @@ class Terms:
 
 def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
     """Return a Python file that holds every variant that the steps' symbols can make, verified by folding."""
+    with _collector_paused():
+        return _guard_python(base, steps, terms)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Leave out the search for cycles: syntax trees have none, and it would go through all of them again and again."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
     symbols = _symbols(steps)
     try:
         replay = _replay(base, steps)
@@ -132,7 +151,7 @@ def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guard
         return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
     content = b"".join(spliced(source.lines, edits))
     check = Check(symbols=symbols, module=terms.module, needs=terms.needs, seed=terms.seed)
-    verdict = check_source(source, content, _plain(replay), check, _blocks(edits))
+    verdict = check_source(source, content, replay.lines, check, _blocks(edits))
     if verdict.mismatches:
         return _refused(_wrong(verdict))
     bom = BOM if base.startswith(BOM) else b""
@@ -236,14 +255,6 @@ def _replay(base: bytes, steps: Sequence[GuardStep]) -> Replay:
         names = ", ".join(f"CONFIG_{symbol}" for symbol in owners if symbol)
         raise UnguardableError(f"a patch that no guard switches edits lines of {names or 'one that is not'}")
     return replay
-
-
-def _plain(replay: Replay) -> Plain:
-    def plain(symbols: frozenset[str]) -> bytes | None:
-        lines = replay.lines(symbols)
-        return None if lines is None else b"".join(lines)
-
-    return plain
 
 
 def _regions(composed: Composed) -> tuple[GuardedRegion, ...]:

@@ -35,17 +35,20 @@ class Change(NamedTuple):
 class Replay:
     """The base's lines and the changes in the order of the patches."""
 
-    __slots__ = ("_base", "_texts", "changes")
+    __slots__ = ("_base", "_made", "_texts", "changes")
 
     def __init__(self, base: int, texts: list[bytes], changes: Sequence[Change]) -> None:
         self._base = base
         self._texts = texts
+        self._made: dict[frozenset[str], list[bytes] | None] = {}
         self.changes = tuple(changes)
 
     def lines(self, symbols: frozenset[str]) -> list[bytes] | None:
         """Return the file with these toggles on; None when a change of theirs stands on one that is off."""
-        order = self._order(symbols)
-        return None if order is None else [self._texts[line] for line in order]
+        if symbols not in self._made:
+            order = self._order(symbols)
+            self._made[symbols] = None if order is None else [self._texts[line] for line in order]
+        return self._made[symbols]
 
     def culprit(self, symbols: frozenset[str]) -> Change | None:
         """Return the first change that cannot be made with these toggles alone."""

@@ -6,6 +6,7 @@ import pytest
 
 from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded, settings
+from patchkit.config.guard_source import read_lines
 
 MODULE = "engine._patchkit.autoconf"
 CHECK = Check(symbols=("A",), module=MODULE, needs={})
@@ -167,7 +168,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("made", "plain", "line"), WRONG.values(), ids=WRONG)
 def test_a_difference_is_found_with_its_setting_and_line(made: str, plain: str, line: int) -> None:
-    verdict = check_guarded(b"", made.encode(), lambda _: plain.encode(), CHECK)
+    verdict = check_guarded(b"", made.encode(), lambda _: read_lines(plain.encode()), CHECK)
     wrong = next(one for one in verdict.mismatches if one.switched_on == ("A",))
     assert wrong.line == line
 
@@ -185,12 +186,12 @@ SAME = {
 
 @pytest.mark.parametrize(("made", "plain"), SAME.values(), ids=SAME)
 def test_a_folded_guard_is_the_plain_code(made: str, plain: str) -> None:
-    verdict = check_guarded(b"", made.encode(), lambda on: plain.encode() if on else None, CHECK)
+    verdict = check_guarded(b"", made.encode(), lambda on: read_lines(plain.encode()) if on else None, CHECK)
     assert verdict.mismatches == ()
     assert verdict.compared == 1
 
 
 def test_what_does_not_compile_is_a_mismatch() -> None:
-    verdict = check_guarded(b"", b"a = 1\nreturn 1\n", lambda _: b"", CHECK)
+    verdict = check_guarded(b"", b"a = 1\nreturn 1\n", lambda _: [], CHECK)
     assert verdict.mismatches[0].line == 2
     assert "does not compile" in verdict.mismatches[0].reason
