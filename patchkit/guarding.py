@@ -20,7 +20,7 @@ from patchkit.generated import Generated
 from patchkit.overlay import Overlay
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
-from patchkit.stack import Rendering, WantedLayer, WantedPatch, render_stack, unset_reason
+from patchkit.stack import Rendering, WantedLayer, WantedPatch, guarded_reason, render_stack, unset_reason
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle, parse_trailers
 from patchkit.travelling import PLACE
@@ -136,7 +136,9 @@ def _remarked(standing: TreeEntry | None, generated: Generated) -> TreeEntry | N
 
 def _is_guard(patch: WantedPatch) -> bool:
     """Tell whether a patch is switched by guards, and not left out for another reason than its toggle."""
-    if not patch.config or patch.retired or (not patch.enabled and patch.reason != unset_reason(patch.config)):
+    if not patch.config or patch.retired:
+        return False
+    if not patch.enabled and patch.reason not in (unset_reason(patch.config), guarded_reason(patch.config)):
         return False
     return parse_trailers(patch.patch.preamble, source=patch.name).toggle is Toggle.GUARD
 

@@ -91,6 +91,7 @@ def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
     gates: dict[str, list[str]] = {}
     read: set[str] = set()
     rebuild: set[str] = set()
+    guarded: set[str] = set()
     for one in series:
         for entry in one.entries:
             if retired(entry, tree) or not applies(entry, tree):
@@ -98,11 +99,13 @@ def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
             if entry.trailers.config:
                 gates.setdefault(entry.trailers.config, []).append(entry.name)
                 rebuild |= {entry.trailers.config} if needs_build(entry) else set()
+                guarded |= {entry.name} if entry.trailers.toggle is Toggle.GUARD else set()
             read |= added_symbols(entry)
     return Usage(
         gates={symbol: tuple(names) for symbol, names in sorted(gates.items())},
         read=frozenset(read),
         rebuild=frozenset(rebuild),
+        guarded=frozenset(guarded),
     )
 
 

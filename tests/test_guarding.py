@@ -137,6 +137,26 @@ def test_both_variants_stand_in_the_tree_and_the_constants_choose(full: Site) ->
     assert difference(snapshot(full.root), full.pristine) == []
 
 
+def test_off_behind_a_guard_is_told_from_not_in_the_files(full: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert full.apply() == 0
+    plan = told(capsys)
+    guarded = "CONFIG_OTHER is not set; its guards stand in the files"
+    assert f"0003-other.patch  guarded, off: {guarded}\n" in plan
+    assert "0004-plain.patch  disabled: CONFIG_PLAIN is not set\n" in plan
+    assert run(["status", "--root", str(full.root), "--target", "vllm"]) == 0
+    status = told(capsys)
+    assert f"0003-other.patch [CONFIG_OTHER]  off: {guarded}\n" in status
+    assert "0004-plain.patch [CONFIG_PLAIN]  left out: CONFIG_PLAIN is not set\n" in status
+    assert full.patchkit("config", "show") == 0
+    shown = told(capsys)
+    assert "    gates 0003-other.patch, by guards that stand in the files\n" in shown
+    assert "    gates 0004-plain.patch\n" in shown
+    assert full.patchkit("config", "show", "--json") == 0
+    rows = {row["symbol"]: row["guards"] for row in json.loads(told(capsys))["symbols"]}
+    assert (rows["OTHER"], rows["PLAIN"]) == (["0003-other.patch"], [])
+    assert full.patchkit("status", "--unlocked", "--require-applied") == 0
+
+
 def test_a_flip_changes_the_constants_and_one_line_of_each_guarded_file(full: Site) -> None:
     assert full.apply() == 0
     before = snapshot(full.root)

@@ -12,7 +12,7 @@ import click
 
 from patchkit.asking import Request, series_of
 from patchkit.cli.options import Choice, make_request, select_tree
-from patchkit.config.configuration import Fault, Value
+from patchkit.config.configuration import Fault, Usage, Value
 from patchkit.config.dotconfig import ValueKind
 from patchkit.errors import OtherReleaseError, RefusedError, TargetError
 from patchkit.following import read_manifest
@@ -124,6 +124,11 @@ def _named_release(choice: Choice) -> TargetTree | None:
         python_version="",
         evidence=(),
     )
+
+
+def gate_words(patch: str, usage: Usage) -> str:
+    """Say which patch a symbol switches, and whether by guards: then it is in the files whatever the value."""
+    return f"gates {patch}{', by guards that stand in the files' if patch in usage.guarded else ''}"
 
 
 def setting_words(value: Value) -> str:

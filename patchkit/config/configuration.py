@@ -57,12 +57,14 @@ class Fault:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """What symbols are for in one series: `gates` are the patches that each switches, `read` the symbols whose
-    CONFIG_ name stands in an added line, `rebuild` those that change sources which have to be compiled.
+    CONFIG_ name stands in an added line, `rebuild` those that change sources which have to be compiled. `guarded` are
+    the patches whose gate is a guard: they are in the files whatever its value.
     """
 
     gates: Mapping[str, tuple[str, ...]]
     read: frozenset[str]
     rebuild: frozenset[str]
+    guarded: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
