@@ -191,7 +191,6 @@ def test_a_file_that_a_guard_patch_brings_is_there_in_any_case(full: Site) -> No
 
 
 def test_a_select_patch_beside_a_guard_patch_comes_and_goes(full: Site) -> None:
-    assert full.apply("CONFIG_PLAIN=y", "CONFIG_OTHER=y") == 1  # it edits lines beside those of OTHER
     site = full
     (site.series / "0004-plain.patch").write_bytes(
         header("plain", Config="PLAIN", Toggle="select") + diff(OTHER, changed(OTHER, step=("return y", "return -y")))
@@ -200,6 +199,50 @@ def test_a_select_patch_beside_a_guard_patch_comes_and_goes(full: Site) -> None:
     assert site.ask("step.tail(0), step.name()") == "(-66, 'other')"
     assert site.patchkit("config", "set", "CONFIG_PLAIN=n") == 0
     assert site.ask("step.tail(0), step.name()") == "(66, 'other')"
+
+
+def test_a_select_patch_beside_lines_of_a_guard_patch_settles_them(
+    full: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = "other.VALUE, getattr(other, 'MORE', 0), step.name()"
+    assert full.apply("CONFIG_PLAIN=y", "CONFIG_OTHER=y") == 0  # it edits lines beside those of OTHER
+    assert full.ask(value) == "(2, 3, 'other')"
+    assert "CONFIG_OTHER" not in full.read("other.py")
+    assert "if CONFIG_OTHER:" in full.read("step.py")
+    capsys.readouterr()
+    before = snapshot(full.root)
+    assert full.patchkit("config", "set", "CONFIG_OTHER=n") == 1
+    assert "0004-plain.patch" in told(capsys)
+    assert difference(snapshot(full.root), before) == []
+    for settings, expected in (
+        (("CONFIG_PLAIN=n",), "(2, 0, 'other')"),
+        (("CONFIG_OTHER=n",), "(1, 0, 'pristine')"),
+        (("CONFIG_OTHER=y", "CONFIG_PLAIN=y"), "(2, 3, 'other')"),
+        (("CONFIG_OTHER=n", "CONFIG_PLAIN=n"), "(1, 0, 'pristine')"),
+    ):
+        assert full.patchkit("config", "set", *settings) == 0
+        assert full.ask(value) == expected
+    assert run(["revert", "--root", str(full.root), "--target", "vllm"]) == 0
+    assert difference(snapshot(full.root), full.pristine) == []
+
+
+def test_where_too_many_toggles_meet_a_flip_renders_the_file_anew(site: Site) -> None:
+    def variant(on: int) -> dict[str, str]:
+        rows = "".join(f"    {n},\n" if n % 8 or n >= 8 * on else f"    {n + 100},\n" for n in range(48))
+        return changed(FILES, other=("VALUE = 1\n", f"VALUE = [\n{rows}]\n"))
+
+    (site.root / "vllm" / "other.py").write_text(variant(0)["vllm/other.py"])
+    (site.patches / "vllm" / "Kconfig").write_text("".join(f'config G{n}\n\tbool "G"\n' for n in range(6)))
+    for n in range(6):
+        site.add(f"G{n}", variant(n), variant(n + 1))
+    assert site.apply("CONFIG_G2=y") == 0
+    for settings, there in (
+        ((), [116]),
+        (("CONFIG_G0=y",), [100, 116]),
+        (("CONFIG_G2=n", "CONFIG_G5=y"), [100, 140]),
+    ):
+        assert not settings or site.patchkit("config", "set", *settings) == 0
+        assert site.ask("[n for n in other.VALUE if n >= 100]") == str(there)
 
 
 def test_lines_of_another_guard_patch_without_a_dependency_are_refused(

@@ -8,7 +8,7 @@ else it needs that toggle: it edits (or touches) lines of the other patch.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -83,6 +83,15 @@ class Replay:
             if grown == (start, end):
                 return Replay(self._base, self._texts, chosen), start, end
             start, end = grown
+
+    def settled(self, changes: Collection[Change], switched_on: Collection[str]) -> Replay:
+        """Return the replay in which these changes are always made, or never, as their toggles stand now."""
+        kept = [
+            change._replace(symbol="") if change in changes else change
+            for change in self.changes
+            if change not in changes or change.symbol in switched_on
+        ]
+        return Replay(self._base, self._texts, kept)
 
     def grounded(self) -> Replay | None:
         """Return the replay with the places of its changes filled in; None when an ungated change needs a toggle."""
