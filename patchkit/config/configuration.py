@@ -54,6 +54,10 @@ class Fault:
     why: str
 
 
+UNDEFINED = "is not defined in any Kconfig"
+"""The end of a fault about a symbol that an expression names and nobody defines."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """What symbols are for in one series: `gates` are the patches that each switches, `read` the symbols whose
