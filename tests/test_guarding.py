@@ -353,3 +353,30 @@ def test_bytes_that_are_no_text_are_a_value_that_guarded_code_reads(site: Site, 
     assert site.ask("ascii(other.VALUE)") == r"'a\udcffb'"
     assert site.patchkit("config", "set", "CONFIG_TEXT=c") == 0
     assert site.ask("other.VALUE") == "c"
+
+
+def test_edit_and_refresh_on_a_guarded_tree_start_from_the_release(full: Site, tmp_path: Path) -> None:
+    assert full.apply("CONFIG_FAST=y") == 0
+    guarded = snapshot(full.root)
+    work = tmp_path / "w"
+    where = ["--patches", str(full.series), "--work", str(work)]
+    for patch, now in (("0002-faster.patch", "x + 1000"), ("0001-fast.patch", "x + 10")):
+        shutil.rmtree(work, ignore_errors=True)
+        tree = ["--target", "vllm", "--root", str(full.root)]
+        assert run(["series", "edit", patch, *where, *tree]) == 0
+        step = work / "vllm" / "step.py"
+        assert "CONFIG_" not in step.read_text()
+        assert not (work / "vllm" / "_patchkit").exists()
+        before = (full.series / patch).read_bytes()
+        assert run(["series", "refresh", patch, *where]) == 0
+        assert (full.series / patch).read_bytes() == before
+        step.write_text(step.read_text().replace("x + 100\n", "x + 1000\n"))
+        assert run(["series", "refresh", patch, *where]) == 0
+        after = (full.series / patch).read_bytes()
+        assert after.partition(b"\n---\n")[0] == before.partition(b"\n---\n")[0]
+        assert f"+    a = {now}\n".encode() in after
+    assert difference(snapshot(full.root), guarded) == []
+    assert full.apply() == 0
+    assert full.ask("step.step(0)") == "20"
+    assert full.patchkit("config", "set", "CONFIG_FASTER=y") == 0
+    assert full.ask("step.step(0)") == "2000"
