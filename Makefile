@@ -23,7 +23,7 @@ help:
 	@echo 'make test-engines  tests in which they run, and on released wheels; builds what is not built'
 	@echo 'make lint          ruff, mypy, import order, text rules'
 	@echo 'make format        what ruff can mend by itself'
-	@echo 'make bench         speed, side by side with git apply, patch and quilt; ns per call through the shim'
+	@echo 'make bench         speed, side by side with git apply, patch and quilt; ns per call through the shim, and per guard'
 	@echo 'make wheel         dist/*.whl and dist/*.tar.gz'
 	@echo 'make clean         remove the environments and what was built; the cache of wheels stays'
 
@@ -90,6 +90,8 @@ format: $(STAMP)
 bench: compiled
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.native
+	$(BIN)/python -m benchmarks.guard_cost
+	$(BIN)/python -m benchmarks.guards
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --no-isolation

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from patchkit.decision import Decision, Outcome
 from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt
 from patchkit.record import replace
-from patchkit.stack import WantedLayer, WantedPatch
+from patchkit.stack import WantedLayer, WantedPatch, left_out_as
 
 
 def stays(layer: WantedLayer, decisions: tuple[Decision, ...], *, lowest: bool) -> bool:
@@ -51,7 +51,7 @@ def kept_decisions(kept: tuple[AppliedLayer, ...]) -> Iterator[Decision]:
                 number=layer.number,
                 layer=layer.name,
                 patch=patch.name,
-                outcome=Outcome.ALREADY_APPLIED if patch.enabled else Outcome.DISABLED,
+                outcome=Outcome.ALREADY_APPLIED if patch.enabled else left_out_as(patch.config, patch.reason),
                 reason=patch.reason,
                 mapping=patch.mapping,
                 files=(),

@@ -8,7 +8,7 @@ from patchkit.config.dotconfig import Assignment
 from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import OtherReleaseError, RefusedError, UsageError
 from patchkit.plan import Situation
-from patchkit.receipt import Origin
+from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.series import Series, find_series
 from patchkit.stack import TAKEN_OUT, WantedLayer
@@ -71,15 +71,15 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
 
 def _settle(situation: Situation, terms: Terms, found: list[tuple[Path, Series, Origin]]) -> Settled | None:
     tree, receipt = situation.tree, situation.receipt
+    others = has_others(found, tree, receipt)
+    return settle(tree, receipt, [series for _, series, _ in found], terms, others=others)
+
+
+def has_others(found: list[tuple[Path, Series, Origin]], tree: TargetTree, receipt: Receipt | None) -> bool:
+    """Tell whether a tree has series besides those that are asked for."""
     asked = {(origin, label_of(directory, series, origin, tree)) for directory, series, origin in found}
     there = receipt.layers if receipt is not None else ()
-    return settle(
-        tree,
-        receipt,
-        [series for _, series, _ in found],
-        terms,
-        others=any(one.origin is not Origin.AD_HOC and (one.origin, one.name) not in asked for one in there),
-    )
+    return any(one.origin is not Origin.AD_HOC and (one.origin, one.name) not in asked for one in there)
 
 
 def series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:

@@ -19,6 +19,7 @@ class Outcome(enum.Enum):
     PARTLY_APPLIED = "partly applied"
     REFUSED = "refused"
     DISABLED = "disabled"
+    GUARDED_OFF = "guarded, off"
     RETIRED = "retired"
 
 

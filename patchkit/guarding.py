@@ -20,7 +20,7 @@ from patchkit.generated import Generated
 from patchkit.overlay import Overlay
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
-from patchkit.stack import Rendering, WantedLayer, WantedPatch, render_stack, unset_reason
+from patchkit.stack import Rendering, WantedLayer, WantedPatch, guarded_reason, render_stack, unset_reason
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle, parse_trailers
 from patchkit.travelling import PLACE
@@ -57,7 +57,8 @@ class Guards:
 class Guarded:
     """The files that guard patches change, as they shall be, and what speaks against it.
 
-    `guards` are their paths with the digest of what they are made of, but for the values.
+    `guards` are their paths with the digest of what they are made of; the values are part of it only where some
+    lines are those of the present values.
     """
 
     files: Mapping[PurePosixPath, TreeEntry]
@@ -101,13 +102,14 @@ def guard_stack(
     files: dict[PurePosixPath, TreeEntry] = {}
     guards = []
     for path in sorted(recorder.guarded) if not problems else ():
-        place = path_of(path)
-        before, steps = pristine.get(place), recorder.steps[path]
+        before, steps = pristine.get(path_of(path)), recorder.steps[path]
         made_of = _digest(before, steps, generated, tree)
-        made = _remarked(standing.find(path, made_of), generated) or _guard_file(path, before, steps, generated, tree)
-        if isinstance(made, TreeEntry):
-            files[place] = made
-            guards.append((path, made_of))
+        with_values = _with_values(made_of, steps, generated)
+        there = _standing(path, standing, (made_of, with_values), generated)
+        made = there or _guard_file(path, before, steps, generated, tree)
+        if isinstance(made, _Made):
+            files[path_of(path)] = made.entry
+            guards.append((path, with_values if made.settled else made_of))
         else:
             problems += made
     return Guarded(files=files, problems=tuple(problems), guards=tuple(guards))
@@ -124,19 +126,38 @@ def _digest(before: TreeEntry | None, steps: Sequence[Step], generated: Generate
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _remarked(standing: TreeEntry | None, generated: Generated) -> TreeEntry | None:
-    """Return a file that stands in the tree with the mark of the values."""
-    if standing is None:
+def _with_values(made_of: str, steps: Sequence[Step], generated: Generated) -> str:
+    """Return the digest for a file in which some lines are those of the present values."""
+    values = {value.symbol: value.text for value in generated.configuration.values}
+    text = json.dumps([made_of, sorted({(symbol, values.get(symbol, "")) for _, symbol, _ in steps if symbol})])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    """A guarded file. `settled`: some of its lines are those of the present values, other values make another file."""
+
+    entry: TreeEntry
+    settled: bool = False
+
+
+def _standing(path: str, standing: Guards, digests: tuple[str, str], generated: Generated) -> _Made | None:
+    """Return a file that stands in the tree with the mark of the values; `digests` are those without and with them."""
+    there = next((entry for one in digests if (entry := standing.find(path, one)) is not None), None)
+    if there is None:
         return None
     from patchkit.config.guard_constants import remarked
 
     values = {value.symbol: value.text for value in generated.configuration.values}
-    return TreeEntry(kind=Kind.FILE, mode=standing.mode, content=remarked(standing.content, values))
+    entry = TreeEntry(kind=Kind.FILE, mode=there.mode, content=remarked(there.content, values))
+    return _Made(entry=entry, settled=standing.find(path, digests[0]) is None)
 
 
 def _is_guard(patch: WantedPatch) -> bool:
     """Tell whether a patch is switched by guards, and not left out for another reason than its toggle."""
-    if not patch.config or patch.retired or (not patch.enabled and patch.reason != unset_reason(patch.config)):
+    if not patch.config or patch.retired:
+        return False
+    if not patch.enabled and patch.reason not in (unset_reason(patch.config), guarded_reason(patch.config)):
         return False
     return parse_trailers(patch.patch.preamble, source=patch.name).toggle is Toggle.GUARD
 
@@ -184,7 +205,7 @@ def _guard_file(
     steps: list[Step],
     generated: Generated,
     tree: TargetTree,
-) -> TreeEntry | list[str]:
+) -> _Made | list[str]:
     """Return the file with all variants in it, or why that cannot be."""
     entries = [entry for _, _, entry in steps]
     if before is None:  # it comes with the first patch, and stands there whatever the toggle says
@@ -196,7 +217,7 @@ def _guard_file(
         return [f"{path}: {_name(steps)} changes its mode: let it be `Toggle: select`"]
     suffix = PurePosixPath(path).suffix
     if not steps and suffix != ".py":
-        return before
+        return _Made(entry=before)
     if suffix != ".py" and suffix not in C_SUFFIXES:
         return [f"{path}: no guard can stand in it: let {_name(steps)} be `Toggle: select`"]
     from patchkit.config.guard_files import GuardStep, guard_c, guard_python
@@ -206,7 +227,9 @@ def _guard_file(
     guarded = guard(before.content, made, _terms(generated, tree))
     if guarded.content is None:
         return list(_refusals(path, guarded))
-    return TreeEntry(kind=Kind.FILE, mode=before.mode, content=guarded.content)
+    return _Made(
+        entry=TreeEntry(kind=Kind.FILE, mode=before.mode, content=guarded.content), settled=bool(guarded.selected)
+    )
 
 
 def _terms(generated: Generated, tree: TargetTree) -> Terms:

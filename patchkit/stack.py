@@ -24,6 +24,16 @@ def unset_reason(config: str) -> str:
     return f"CONFIG_{config} is not set"
 
 
+def guarded_reason(config: str) -> str:
+    """Return why a patch with `Toggle: guard` does nothing while its toggle is off."""
+    return f"CONFIG_{config} is not set; its guards stand in the files"
+
+
+def left_out_as(config: str, reason: str) -> Outcome:
+    """Return what is said of a patch that is left out for a reason, but for a retired one."""
+    return Outcome.GUARDED_OFF if config and reason == guarded_reason(config) else Outcome.DISABLED
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedPatch:
     """A patch that the stack shall have. `patch` is as it will be placed (already reversed when `reverse`).
@@ -156,7 +166,7 @@ def _render_layer(
     for wanted in layer.patches:
         if not wanted.enabled:
             unproven.update(path for pair in wanted.paths for path in pair)
-            outcome = Outcome.RETIRED if wanted.retired else Outcome.DISABLED
+            outcome = Outcome.RETIRED if wanted.retired else left_out_as(wanted.config, wanted.reason)
             decisions.append(_decision(layer, wanted, outcome, wanted.reason, ()))
         else:
             grounds = _Grounds(base=base, pristine=Overlay(pristine), proven=proven)

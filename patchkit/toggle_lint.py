@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from patchkit.archive import Artifact
+from patchkit.config.configuration import UNDEFINED
 from patchkit.config.supply import named_symbols
 from patchkit.diff.model import FilePatch
 from patchkit.engine import find_engine
@@ -14,12 +15,14 @@ from patchkit.lint import Finding, Severity, release_of, unreadable
 from patchkit.locking import render_series
 from patchkit.pattern import compile_lazily
 from patchkit.record import replace
-from patchkit.series import PatchEntry, Series, available_series, read_series
+from patchkit.resources import patches_directory
+from patchkit.series import PatchEntry, Series, available_series, find_series, read_series
 from patchkit.stacking import find_edits
 from patchkit.toggles import added_symbols, kconfig_files, read_toggles, usage_of
 
 if TYPE_CHECKING:
     from patchkit.config.kconfig import Menu
+    from patchkit.target import TargetTree
     from patchkit.toggles import Toggles
 
 _BINDS = compile_lazily(
@@ -35,7 +38,7 @@ def lint_toggles(series: Series) -> tuple[Finding, ...]:
         return ()
     tree = release_of(series, series.version)
     try:
-        toggles = read_toggles(tree, [series], (), always=True)
+        toggles = _read(series, tree)
     except PatchkitError as error:
         return (unreadable(error),)
     if toggles is None:
@@ -48,13 +51,24 @@ def lint_toggles(series: Series) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
+def _read(series: Series, tree: TargetTree) -> Toggles | None:
+    """Read the toggles of a series, with those of the shipped one where they name one of its symbols."""
+    toggles = read_toggles(tree, [series], (), always=True)
+    if toggles is None or not any(fault.what.endswith(UNDEFINED) for fault in toggles.menu.faults):
+        return toggles
+    shipped = find_series(patches_directory(), tree)
+    if shipped is None or shipped.directory == series.directory:
+        return toggles
+    return read_toggles(tree, [series, shipped], (), always=True)
+
+
 def lint_combinations(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
     """Apply a series to a release with all toggles off, and with each alone (and what it needs): off means off."""
     gates = sorted({entry.trailers.config for entry in series.entries} - {""})
     if not gates:
         return ()
     try:
-        toggles = read_toggles(artifact.tree, [series], (), always=True)
+        toggles = _read(series, artifact.tree)
     except PatchkitError:
         return ()  # said by lint_toggles
     findings: list[Finding] = []
@@ -143,8 +157,10 @@ def _unused(series: Series, toggles: Toggles) -> Iterator[Finding]:
         read |= one.read | {name for entry in other.entries for name in added_symbols(entry)}
         gates.update({entry.trailers.config: (entry.name,) for entry in other.entries if entry.trailers.config})
     used = symbols_in_use(toggles.menu, replace(usage, gates=gates, read=frozenset(read)))
+    own = len(kconfig_files(series, series.engine))  # those of the shipped series come behind
     for symbol in symbols_of(toggles.menu):
-        if symbol.name not in used:
+        is_own = toggles.menu.kconf.homes.get(symbol.nodes[0].filename, 0) < own
+        if symbol.name not in used and is_own:
             yield _warning(place_of(symbol), f"{symbol.name} gates no patch, and nothing reads it")
 
 

@@ -54,11 +54,17 @@ class Settled:
 
 
 def read_toggles(
-    tree: TargetTree, series: Sequence[Series], assignments: Sequence[Assignment], *, always: bool = False
+    tree: TargetTree,
+    series: Sequence[Series],
+    assignments: Sequence[Assignment],
+    *,
+    always: bool = False,
+    others: Receipt | None = None,
 ) -> Toggles | None:
     """Read the Kconfig files of these series and resolve the assignments; None where nothing asks for it.
 
-    `always`: also for series without a gate, a setting or a Kconfig.
+    `always`: also for series without a gate, a setting or a Kconfig. `others`: the receipt of a tree that has other
+    series too; the symbols of those stand as they are.
     """
     places = list(dict.fromkeys(place for one in series for place in kconfig_files(one, tree.engine)))
     asked = (places and (assignments or any(map(_has_toggles, series)))) or any(map(_has_guards, series))
@@ -68,9 +74,11 @@ def read_toggles(
     from patchkit.config.symbols import resolve
 
     usage = usage_of(series, tree)
+    again = generated_again(others) if others is not None else None
+    standing = again.configuration.values if again is not None else ()
     digests: dict[str, str] = {}
     sources = [_source(place, digests) for place in places]
-    menu = load_kconfig(sources, engine=tree.engine, version=tree.version, gates=usage.gates.keys())
+    menu = load_kconfig(sources, engine=tree.engine, version=tree.version, gates=usage.gates.keys(), standing=standing)
     try:
         resolution = resolve(menu, assignments, usage)
     except RecursionError as error:
@@ -91,6 +99,7 @@ def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
     gates: dict[str, list[str]] = {}
     read: set[str] = set()
     rebuild: set[str] = set()
+    guarded: set[str] = set()
     for one in series:
         for entry in one.entries:
             if retired(entry, tree) or not applies(entry, tree):
@@ -98,11 +107,13 @@ def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
             if entry.trailers.config:
                 gates.setdefault(entry.trailers.config, []).append(entry.name)
                 rebuild |= {entry.trailers.config} if needs_build(entry) else set()
+                guarded |= {entry.name} if entry.trailers.toggle is Toggle.GUARD else set()
             read |= added_symbols(entry)
     return Usage(
         gates={symbol: tuple(names) for symbol, names in sorted(gates.items())},
         read=frozenset(read),
         rebuild=frozenset(rebuild),
+        guarded=frozenset(guarded),
     )
 
 
@@ -164,12 +175,37 @@ def settle(
     `others`: the tree has series that are not asked for now: their symbols stay as they are.
     """
     kept = [one for one in kept_assignments(receipt) if one.symbol not in (terms.configuration or {})]
-    toggles = read_toggles(tree, series, [*kept, *given_assignments(terms)])
+    left = receipt if others else None
+    toggles = read_toggles(tree, series, [*kept, *given_assignments(terms)], others=left)
     if toggles is None:
         _check_defined(series, receipt)
         return None
     require(toggles)
-    return _settled(tree, toggles, receipt if others else None, kept)
+    settled = _settled(tree, toggles, left, kept)
+    _check_others(toggles, settled, left)
+    return settled
+
+
+def _check_others(toggles: Toggles, settled: Settled, others: Receipt | None) -> None:
+    """Refuse values that the symbols of series that are not named cannot have beside those of the named ones."""
+    values = {value.symbol: value.text for value in settled.generated.configuration.values}
+    own = toggles.resolution.configuration.symbols
+    wrong = [
+        f"CONFIG_{gate} is y and needs CONFIG_{needed}, which would be n"
+        for gate, needed in (others.needs if others is not None else ())
+        if gate not in own and needed in own and values.get(gate) == "y" and values[needed] != "y"
+    ]
+    wrong += [
+        f"CONFIG_{name} is {values[name] or 'without a value'} and would be selected"
+        for name in sorted(toggles.menu.standing)
+        if toggles.menu.kconf.syms[name].str_value != values[name]
+    ]
+    if wrong:
+        raise RefusedError(
+            wrong[0] if len(wrong) == 1 else f"{len(wrong)} symbols of series that are not named stand against it",
+            why="it is of a series that is not named" if len(wrong) == 1 else "\n".join(wrong),
+            hint="name that series too, with --patches, or without --no-shipped if it is the shipped one",
+        )
 
 
 def _check_defined(series: Sequence[Series], receipt: Receipt | None) -> None:
@@ -206,13 +242,14 @@ def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: S
 
 
 def _needs(toggles: Toggles) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of gates of which the first is never y without the second."""
+    """Yield the pairs of gates of which the first is never y without the second, a gate that stands or not."""
     from patchkit.config.selects import implies
 
     symbols = toggles.menu.kconf.syms
     gates = [gate for gate in toggles.usage.gates if gate in symbols]
     for gate in gates:
-        yield from ((gate, other) for other in gates if other != gate and implies(symbols[gate], symbols[other]))
+        others = (other for other in (*gates, *sorted(toggles.menu.standing)) if other != gate)
+        yield from ((gate, other) for other in others if implies(symbols[gate], symbols[other]))
 
 
 def _joined(configuration: Configuration, others: Sequence[Value]) -> Configuration:

@@ -17,9 +17,10 @@ from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
 from patchkit.resources import runtime_directory
 from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
-from patchkit.stack import WantedLayer, WantedPatch, unset_reason
+from patchkit.stack import WantedLayer, WantedPatch, guarded_reason, unset_reason
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
+from patchkit.trailers import Toggle
 from patchkit.tree import Entries, Kind, path_of
 
 OTHER_RELEASE = "not for this release"
@@ -177,7 +178,8 @@ def _left_out(entry: PatchEntry, tree: TargetTree, terms: Terms) -> tuple[str, b
     if not applies(entry, tree):
         return f"{OTHER_RELEASE}: applies to {trailers.applies_to}", False
     if trailers.config and not is_enabled(trailers.config, terms.configuration or {}):
-        return unset_reason(trailers.config), False
+        reason = guarded_reason if trailers.toggle is Toggle.GUARD else unset_reason
+        return reason(trailers.config), False
     return "", False
 
 

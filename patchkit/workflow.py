@@ -305,7 +305,7 @@ def missing_from(session: Session, request: Request) -> tuple[str, ...]:
     plan = _plan(situation, composition, request.terms, asked.settled, check_all_syntax=False)
     if not plan.refused and _is_done(plan, situation):
         return ()
-    done = (Outcome.ALREADY_APPLIED, Outcome.UPSTREAMED, Outcome.RETIRED, Outcome.DISABLED)
+    done = (Outcome.ALREADY_APPLIED, Outcome.UPSTREAMED, Outcome.RETIRED, Outcome.DISABLED, Outcome.GUARDED_OFF)
     return tuple(
         f"{decision.layer}: {decision.patch} is not applied"
         for decision in plan.decisions

@@ -137,6 +137,26 @@ def test_both_variants_stand_in_the_tree_and_the_constants_choose(full: Site) ->
     assert difference(snapshot(full.root), full.pristine) == []
 
 
+def test_off_behind_a_guard_is_told_from_not_in_the_files(full: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert full.apply() == 0
+    plan = told(capsys)
+    guarded = "CONFIG_OTHER is not set; its guards stand in the files"
+    assert f"0003-other.patch  guarded, off: {guarded}\n" in plan
+    assert "0004-plain.patch  disabled: CONFIG_PLAIN is not set\n" in plan
+    assert run(["status", "--root", str(full.root), "--target", "vllm"]) == 0
+    status = told(capsys)
+    assert f"0003-other.patch [CONFIG_OTHER]  off: {guarded}\n" in status
+    assert "0004-plain.patch [CONFIG_PLAIN]  left out: CONFIG_PLAIN is not set\n" in status
+    assert full.patchkit("config", "show") == 0
+    shown = told(capsys)
+    assert "    gates 0003-other.patch, by guards that stand in the files\n" in shown
+    assert "    gates 0004-plain.patch\n" in shown
+    assert full.patchkit("config", "show", "--json") == 0
+    rows = {row["symbol"]: row["guards"] for row in json.loads(told(capsys))["symbols"]}
+    assert (rows["OTHER"], rows["PLAIN"]) == (["0003-other.patch"], [])
+    assert full.patchkit("status", "--unlocked", "--require-applied") == 0
+
+
 def test_a_flip_changes_the_constants_and_one_line_of_each_guarded_file(full: Site) -> None:
     assert full.apply() == 0
     before = snapshot(full.root)
@@ -171,7 +191,6 @@ def test_a_file_that_a_guard_patch_brings_is_there_in_any_case(full: Site) -> No
 
 
 def test_a_select_patch_beside_a_guard_patch_comes_and_goes(full: Site) -> None:
-    assert full.apply("CONFIG_PLAIN=y", "CONFIG_OTHER=y") == 1  # it edits lines beside those of OTHER
     site = full
     (site.series / "0004-plain.patch").write_bytes(
         header("plain", Config="PLAIN", Toggle="select") + diff(OTHER, changed(OTHER, step=("return y", "return -y")))
@@ -180,6 +199,50 @@ def test_a_select_patch_beside_a_guard_patch_comes_and_goes(full: Site) -> None:
     assert site.ask("step.tail(0), step.name()") == "(-66, 'other')"
     assert site.patchkit("config", "set", "CONFIG_PLAIN=n") == 0
     assert site.ask("step.tail(0), step.name()") == "(66, 'other')"
+
+
+def test_a_select_patch_beside_lines_of_a_guard_patch_settles_them(
+    full: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = "other.VALUE, getattr(other, 'MORE', 0), step.name()"
+    assert full.apply("CONFIG_PLAIN=y", "CONFIG_OTHER=y") == 0  # it edits lines beside those of OTHER
+    assert full.ask(value) == "(2, 3, 'other')"
+    assert "CONFIG_OTHER" not in full.read("other.py")
+    assert "if CONFIG_OTHER:" in full.read("step.py")
+    capsys.readouterr()
+    before = snapshot(full.root)
+    assert full.patchkit("config", "set", "CONFIG_OTHER=n") == 1
+    assert "0004-plain.patch" in told(capsys)
+    assert difference(snapshot(full.root), before) == []
+    for settings, expected in (
+        (("CONFIG_PLAIN=n",), "(2, 0, 'other')"),
+        (("CONFIG_OTHER=n",), "(1, 0, 'pristine')"),
+        (("CONFIG_OTHER=y", "CONFIG_PLAIN=y"), "(2, 3, 'other')"),
+        (("CONFIG_OTHER=n", "CONFIG_PLAIN=n"), "(1, 0, 'pristine')"),
+    ):
+        assert full.patchkit("config", "set", *settings) == 0
+        assert full.ask(value) == expected
+    assert run(["revert", "--root", str(full.root), "--target", "vllm"]) == 0
+    assert difference(snapshot(full.root), full.pristine) == []
+
+
+def test_where_too_many_toggles_meet_a_flip_renders_the_file_anew(site: Site) -> None:
+    def variant(on: int) -> dict[str, str]:
+        rows = "".join(f"    {n},\n" if n % 8 or n >= 8 * on else f"    {n + 100},\n" for n in range(48))
+        return changed(FILES, other=("VALUE = 1\n", f"VALUE = [\n{rows}]\n"))
+
+    (site.root / "vllm" / "other.py").write_text(variant(0)["vllm/other.py"])
+    (site.patches / "vllm" / "Kconfig").write_text("".join(f'config G{n}\n\tbool "G"\n' for n in range(6)))
+    for n in range(6):
+        site.add(f"G{n}", variant(n), variant(n + 1))
+    assert site.apply("CONFIG_G2=y") == 0
+    for settings, there in (
+        ((), [116]),
+        (("CONFIG_G0=y",), [100, 116]),
+        (("CONFIG_G2=n", "CONFIG_G5=y"), [100, 140]),
+    ):
+        assert not settings or site.patchkit("config", "set", *settings) == 0
+        assert site.ask("[n for n in other.VALUE if n >= 100]") == str(there)
 
 
 def test_lines_of_another_guard_patch_without_a_dependency_are_refused(
@@ -290,3 +353,30 @@ def test_bytes_that_are_no_text_are_a_value_that_guarded_code_reads(site: Site, 
     assert site.ask("ascii(other.VALUE)") == r"'a\udcffb'"
     assert site.patchkit("config", "set", "CONFIG_TEXT=c") == 0
     assert site.ask("other.VALUE") == "c"
+
+
+def test_edit_and_refresh_on_a_guarded_tree_start_from_the_release(full: Site, tmp_path: Path) -> None:
+    assert full.apply("CONFIG_FAST=y") == 0
+    guarded = snapshot(full.root)
+    work = tmp_path / "w"
+    where = ["--patches", str(full.series), "--work", str(work)]
+    for patch, now in (("0002-faster.patch", "x + 1000"), ("0001-fast.patch", "x + 10")):
+        shutil.rmtree(work, ignore_errors=True)
+        tree = ["--target", "vllm", "--root", str(full.root)]
+        assert run(["series", "edit", patch, *where, *tree]) == 0
+        step = work / "vllm" / "step.py"
+        assert "CONFIG_" not in step.read_text()
+        assert not (work / "vllm" / "_patchkit").exists()
+        before = (full.series / patch).read_bytes()
+        assert run(["series", "refresh", patch, *where]) == 0
+        assert (full.series / patch).read_bytes() == before
+        step.write_text(step.read_text().replace("x + 100\n", "x + 1000\n"))
+        assert run(["series", "refresh", patch, *where]) == 0
+        after = (full.series / patch).read_bytes()
+        assert after.partition(b"\n---\n")[0] == before.partition(b"\n---\n")[0]
+        assert f"+    a = {now}\n".encode() in after
+    assert difference(snapshot(full.root), guarded) == []
+    assert full.apply() == 0
+    assert full.ask("step.step(0)") == "20"
+    assert full.patchkit("config", "set", "CONFIG_FASTER=y") == 0
+    assert full.ask("step.step(0)") == "2000"

@@ -352,5 +352,6 @@ def test_outcomes_have_words_that_the_documentation_uses() -> None:
         "partly applied",
         "refused",
         "disabled",
+        "guarded, off",
         "retired",
     ]

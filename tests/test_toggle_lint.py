@@ -133,3 +133,13 @@ def test_without_a_kconfig_requires_says_what_goes_along(shelf: Shelf, capsys: p
     with_requires = header("two", Config="TWO", Requires="one.patch") + two
     shelf.patches(one=header("one", Config="ONE") + diff(FILES, ONE), two=with_requires)
     assert shelf.lint() == 0
+
+
+def test_a_symbol_may_stand_on_one_of_the_shipped_series(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
+    shelf.kconfig(KCONFIG.replace("depends on ONE", "depends on ONE && SCHED_TRACE"))
+    assert shelf.lint("--root", str(shelf.root)) == 0
+    shelf.kconfig(KCONFIG.replace("depends on ONE", "depends on ONE && SCHED_TRACES"))
+    capsys.readouterr()
+    assert shelf.lint() == 1
+    said = capsys.readouterr()
+    assert "SCHED_TRACES is not defined in any Kconfig" in said.out + said.err

@@ -8,7 +8,15 @@ import click
 
 from patchkit.cli.options import Choice, json_option, tree_options
 from patchkit.cli.show import SCHEMA, tree_document, tree_words
-from patchkit.cli.toggling import Opened, fault_documents, open_toggles, setting_words, show_faults, toggle_options
+from patchkit.cli.toggling import (
+    Opened,
+    fault_documents,
+    gate_words,
+    open_toggles,
+    setting_words,
+    show_faults,
+    toggle_options,
+)
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 
@@ -48,7 +56,7 @@ def _show(opened: Opened, output: Output) -> None:
         prompt, place = _about(opened, value.symbol)
         output.line(f"    {prompt or 'no prompt: others decide'}  ({place})", style="dim")
         for patch in usage.gates.get(value.symbol, ()):
-            output.line(f"    gates {patch}")
+            output.line(f"    {gate_words(patch, usage)}")
         if value.symbol in usage.rebuild:
             output.line("    rebuild: required")
     if opened.stale:
@@ -81,6 +89,7 @@ def _document(opened: Opened) -> dict[str, object]:
                 "prompt": prompt,
                 "place": place,
                 "gates": list(usage.gates.get(value.symbol, ())),
+                "guards": [patch for patch in usage.gates.get(value.symbol, ()) if patch in usage.guarded],
                 "read": value.symbol in usage.read,
                 "rebuild": value.symbol in usage.rebuild,
             }

@@ -8,7 +8,7 @@ import click
 
 from patchkit.cli.options import Choice, json_option, tree_options
 from patchkit.cli.show import SCHEMA
-from patchkit.cli.toggling import Opened, command_for, open_toggles, show_faults, toggle_options
+from patchkit.cli.toggling import Opened, command_for, gate_words, open_toggles, show_faults, toggle_options
 from patchkit.errors import ExitStatus, RefusedError
 from patchkit.output import Output
 
@@ -73,7 +73,7 @@ def _show_uses(found: Explanation, opened: Opened, output: Output) -> None:
     for selector in found.forced:
         output.line(f"  selected by CONFIG_{selector}")
     for patch in found.gates:
-        output.line(f"  gates {patch}")
+        output.line(f"  {gate_words(patch, opened.toggles.usage)}")
     if found.symbol in opened.toggles.usage.read:
         output.line("  patched code reads it")
     if found.symbol in opened.toggles.usage.rebuild:

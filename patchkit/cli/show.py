@@ -10,6 +10,7 @@ from patchkit.output import Output, one_line
 from patchkit.plan import FileEdit, Plan
 from patchkit.receipt import AppliedLayer, Receipt
 from patchkit.session import Condition
+from patchkit.stack import left_out_as
 from patchkit.target import TargetTree
 
 SCHEMA = 1
@@ -19,6 +20,7 @@ _STYLE = {
     Outcome.UPSTREAMED: "doubt",
     Outcome.NOTHING_HERE: "doubt",
     Outcome.DISABLED: "dim",
+    Outcome.GUARDED_OFF: "dim",
     Outcome.RETIRED: "dim",
     Outcome.REFUSED: "bad",
     Outcome.PARTLY_APPLIED: "bad",
@@ -189,7 +191,8 @@ def layer_lines(layers: tuple[AppliedLayer, ...]) -> Iterator[tuple[str, str]]:
         yield f"layer {layer.number}: {layer.name} ({layer.origin.value}{proof}), applied {layer.applied_at}", ""
         for patch in layer.patches:
             gate = f" [CONFIG_{patch.config}]" if patch.config else ""
-            state = "" if patch.enabled else f"  left out: {patch.reason}"
+            guarded = left_out_as(patch.config, patch.reason) is Outcome.GUARDED_OFF
+            state = "" if patch.enabled else f"  {'off' if guarded else 'left out'}: {patch.reason}"
             yield f"  {patch.name}{gate}{state}", "" if patch.enabled else "dim"
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from patchkit.asking import Request, series_of
+from patchkit.asking import Request, has_others, series_of
 from patchkit.cli.options import Choice, make_request, select_tree
-from patchkit.config.configuration import Fault, Value
+from patchkit.config.configuration import Fault, Usage, Value
 from patchkit.config.dotconfig import ValueKind
 from patchkit.errors import OtherReleaseError, RefusedError, TargetError
 from patchkit.following import read_manifest
@@ -75,11 +75,13 @@ def open_toggles(choice: Choice, asked: dict[str, Any], output: Output, *, kept:
     """
     request = make_request(asked)
     tree, receipt, manifest = _tree_of(choice, output)
-    series = [series for _, series, _ in series_of(request, tree)]
+    found = series_of(request, tree)
+    series = [series for _, series, _ in found]
     given = given_assignments(request.terms)
     named = {one.symbol for one in given}
     before = [one for one in kept_assignments(receipt) if kept and one.symbol not in named]
-    toggles = read_toggles(tree, series, [*before, *given], always=True)
+    others = receipt if has_others(found, tree, receipt) else None
+    toggles = read_toggles(tree, series, [*before, *given], always=True, others=others)
     if toggles is None:
         raise RefusedError("no toggles")
     digests = sorted(sha256 for _, sha256 in toggles.kconfigs)
@@ -124,6 +126,11 @@ def _named_release(choice: Choice) -> TargetTree | None:
         python_version="",
         evidence=(),
     )
+
+
+def gate_words(patch: str, usage: Usage) -> str:
+    """Say which patch a symbol switches, and whether by guards: then it is in the files whatever the value."""
+    return f"gates {patch}{', by guards that stand in the files' if patch in usage.guarded else ''}"
 
 
 def setting_words(value: Value) -> str:

@@ -54,15 +54,21 @@ class Fault:
     why: str
 
 
+UNDEFINED = "is not defined in any Kconfig"
+"""The end of a fault about a symbol that an expression names and nobody defines."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """What symbols are for in one series: `gates` are the patches that each switches, `read` the symbols whose
-    CONFIG_ name stands in an added line, `rebuild` those that change sources which have to be compiled.
+    CONFIG_ name stands in an added line, `rebuild` those that change sources which have to be compiled. `guarded` are
+    the patches whose gate is a guard: they are in the files whatever its value.
     """
 
     gates: Mapping[str, tuple[str, ...]]
     read: frozenset[str]
     rebuild: frozenset[str]
+    guarded: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

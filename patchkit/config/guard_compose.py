@@ -3,6 +3,9 @@
 Where the guards of two toggles meet, one of them is decided first: its off branch holds the guards of the others as
 they stand without it, its on branch as they stand with it. So a patch that edits lines of another ends up inside the on
 branch of the other, and needs no branch elsewhere. It must depend on the other: alone it has no meaning.
+
+The toggle that meets most others is decided first: those that meet it alone stand side by side in its branches. Where
+so many meet each other that the branches would outgrow the file, the region is crowded, and no guard is made there.
 """
 
 from __future__ import annotations
@@ -11,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
-from patchkit.config.guard_replay import Replay
+from patchkit.config.guard_replay import Change, Replay
 from patchkit.config.guard_source import UnguardableError
 from patchkit.record import dataclass
 
-MOST_MEETING = 5
-"""Toggles that may meet in one region: each doubles what the region holds."""
+MOST_VARIANTS = 32
+"""Variants of a region that may stand in the file: five toggles that all meet each other make as many."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +37,10 @@ class RefusedGuardsError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
+
+
+class _CrowdedError(Exception):
+    """A region would hold more than MOST_VARIANTS variants."""
 
 
 class Ground(Protocol):
@@ -69,13 +76,15 @@ def compose_guards(
 class Composed:
     """The file with all toggles off, and the edits (sorted, none touching another's) that put the guards in.
 
-    `levels` are the coarsest that each symbol has by itself, where it has guards.
+    `levels` are the coarsest that each symbol has by itself, where it has guards. `crowded` are the changes in regions
+    where more toggles meet than guards can hold: they are to be settled (Replay.settled).
     """
 
     lines: tuple[bytes, ...]
     edits: tuple[GuardEdit, ...]
     levels: tuple[tuple[str, Level], ...]
     refusals: tuple[Refusal, ...]
+    crowded: tuple[Change, ...] = ()
 
 
 class _Composer:
@@ -91,6 +100,7 @@ class _Composer:
         self._symbols = symbols
         self._needs = needs
         self._refusals: list[Refusal] = []
+        self._crowded: list[Change] = []
 
     def compose(self) -> Composed:
         lines = self._replay.lines(frozenset()) or []
@@ -108,6 +118,7 @@ class _Composer:
             edits=made,
             levels=tuple((symbol, max(found)) for symbol, found in alone.items() if found),
             refusals=tuple(self._refusals),
+            crowded=tuple(self._crowded),
         )
 
     def _guards_of(self, ground: Ground, symbol: str) -> Sequence[GuardEdit]:
@@ -155,14 +166,15 @@ class _Composer:
         """Compose the toggles that meet in a region by themselves."""
         symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
         try:
-            if len(symbols) > MOST_MEETING:
-                raise UnguardableError(f"{len(symbols)} toggles meet here: switch some of them by select", start + 1)
             lines, level = _Nest(local, self._needs, self._read, ground.part(start, end)).nested(frozenset(), symbols)
         except UnguardableError as error:
             self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
             return None
         except RefusedGuardsError as error:
             self._refusals.append(error.refusal)
+            return None
+        except _CrowdedError:
+            self._crowded += [change for change in local.changes if change.symbol]
             return None
         part = ground.part(start, end)
         old = ground.lines[part.start : part.stop]
@@ -192,6 +204,7 @@ class _Nest:
         self._needs = needs
         self._top = part.start
         self._rest = len(replay.lines(frozenset()) or ()) - part.stop
+        self._variants = 0
 
     def _lines(self, on: frozenset[str]) -> list[bytes] | None:
         lines = self._replay.lines(on)
@@ -216,15 +229,18 @@ class _Nest:
             for other in edits[:place]
         )
         if apart and None not in variants.values():
+            self._variants += 1
+            if self._variants > MOST_VARIANTS:
+                raise _CrowdedError
             made = sorted(edits, key=lambda one: (one.start, one.end))
             return spliced(lines, made), max((one.level for one in made), default=Level.STATEMENT)
         if len(free) == 1:
             raise RefusedGuardsError(self._dependency(on | set(free)))
-        return self._decided(on, free)
+        return self._decided(on, free, _meeting_most(edits, [one for one in free if variants[one] is not None]))
 
-    def _decided(self, on: frozenset[str], free: tuple[str, ...]) -> tuple[list[bytes], Level]:
-        """Decide the first symbol: one guard around (or beside) those of the others, without it and with it."""
-        first, others = free[0], free[1:]
+    def _decided(self, on: frozenset[str], free: tuple[str, ...], first: str) -> tuple[list[bytes], Level]:
+        """Decide one symbol: a guard around (or beside) those of the others, without it and with it."""
+        others = tuple(symbol for symbol in free if symbol != first)
         without = tuple(symbol for symbol in others if first not in self._needs.get(symbol, frozenset()))
         off, _ = self.nested(on, without)
         switched, level = self.nested(on | {first}, others)
@@ -243,6 +259,17 @@ class _Nest:
             line=change.start + 1,
             reason=f"CONFIG_{change.symbol} edits lines of {names}: add `depends on {' && '.join(owners)}`",
         )
+
+
+def _meeting_most(edits: Sequence[GuardEdit], candidates: Sequence[str]) -> str:
+    """Return the symbol whose guards touch those of most others, of several the first."""
+    met: dict[str, set[str]] = {symbol: set() for symbol in candidates}
+    for place, one in enumerate(edits):
+        for other in edits[:place]:
+            if one.touches(other):
+                met[one.symbols[0]].add(other.symbols[0])
+                met[other.symbols[0]].add(one.symbols[0])
+    return max(candidates, key=lambda symbol: len(met[symbol]))
 
 
 def _undecided(start: int, end: int, symbol: str) -> GuardEdit:

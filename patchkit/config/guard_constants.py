@@ -18,8 +18,9 @@ from patchkit.config.guard_source import Source, UnguardableError, first_line, l
 from patchkit.pattern import compile_lazily
 
 _NAME = compile_lazily(rb"\bCONFIG_([A-Za-z0-9_]+)\b")
+_MARK = b"  # patchkit: "
 _LINE = compile_lazily(
-    rb"^from [\w.]+ import (CONFIG_[A-Za-z0-9_]+(?:, CONFIG_[A-Za-z0-9_]+)*)  # patchkit: ([0-9a-f]{16})(?=\r?$)",
+    rb"from [\w.]+ import (CONFIG_[A-Za-z0-9_]+(?:, CONFIG_[A-Za-z0-9_]+)*)  # patchkit: ([0-9a-f]{16})(?=\r?$)",
     re.MULTILINE,
 )
 
@@ -74,14 +75,24 @@ def import_place(source: Source) -> int:
 
 def imported_constants(content: bytes) -> tuple[str, ...]:
     """Return the symbols that a file imports by patchkit's line, () when it has none."""
-    found = _LINE.search(content)
+    found = _find_line(content)
     return tuple(name.removeprefix("CONFIG_") for name in found.group(1).decode().split(", ")) if found else ()
 
 
 def remarked(content: bytes, values: Mapping[str, str]) -> bytes:
     """Return the file with the mark that belongs to these values."""
-    found = _LINE.search(content)
+    found = _find_line(content)
     if found is None:
         return content
     mark = values_mark(values, imported_constants(content)).encode()
     return content[: found.start(2)] + mark + content[found.end(2) :]
+
+
+def _find_line(content: bytes) -> re.Match[bytes] | None:
+    """Return the first line that imports constants. To look for its mark is much faster than for the whole pattern."""
+    place = content.find(_MARK)
+    while place >= 0:
+        if found := _LINE.match(content, content.rfind(b"\n", 0, place) + 1):
+            return found
+        place = content.find(_MARK, place + 1)
+    return None

@@ -9,12 +9,16 @@ from patchkit.record import dataclass
 
 
 class Level(enum.IntEnum):
-    """How much stands twice: nothing, nothing but a condition, an enclosing statement, a whole function or class."""
+    """How much stands twice: nothing, nothing but a condition, an enclosing statement, a whole function or class.
+
+    SELECT: one variant stands there, that of the present values.
+    """
 
     STATEMENT = 1
     CONDITION = 2
     ENCLOSING = 3
     FUNCTION = 4
+    SELECT = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from patchkit.config.guard_c import CText, fold_c, guard_c_variants
-from patchkit.config.guard_compose import Composed, Refusal, compose_guards
+from patchkit.config.guard_compose import Composed, Ground, Refusal, compose_guards
 from patchkit.config.guard_constants import (
     constants_import,
     import_place,
@@ -15,12 +17,12 @@ from patchkit.config.guard_constants import (
     values_mark,
 )
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
-from patchkit.config.guard_fold import Check, Mismatch, Plain, Verdict, check_source, settings
+from patchkit.config.guard_fold import Check, Mismatch, Verdict, check_source, settings
 from patchkit.config.guard_python import guard_variants
-from patchkit.config.guard_replay import Replay, record_changes
+from patchkit.config.guard_replay import Change, Replay, record_changes
 from patchkit.config.guard_source import BOM, Source, UnguardableError, first_line, parse_source, read_lines, vary
 from patchkit.diff.compare import Block
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +47,9 @@ class GuardedRegion:
 class GuardedFile:
     """What became of a file. `content` is None when there are refusals: select has to switch it.
 
-    `symbols` are those whose constants it imports; `levels` the
-    coarsest that each has by itself; `compared` is the number of settings that were verified.
+    `symbols` are those whose constants it imports; `levels` the coarsest that each has by itself; `compared` is the
+    number of settings that were verified. `selected` are symbols of which too many meet somewhere: there stands what
+    their present values make, and another value makes another file.
     """
 
     content: bytes | None
@@ -55,6 +58,7 @@ class GuardedFile:
     symbols: tuple[str, ...]
     levels: tuple[tuple[str, Level], ...]
     compared: int
+    selected: tuple[str, ...] = ()
 
 
 class PythonGround:
@@ -114,25 +118,41 @@ class Terms:
 
 def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
     """Return a Python file that holds every variant that the steps' symbols can make, verified by folding."""
+    with _collector_paused():
+        return _guard_python(base, steps, terms)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Leave out the search for cycles: syntax trees have none, and it would go through all of them again and again."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
     symbols = _symbols(steps)
     try:
-        replay = _replay(base, steps)
-        ground: list[PythonGround] = []
+        grounds: list[PythonGround] = []
 
         def read(lines: list[bytes]) -> PythonGround:
-            ground.append(PythonGround(lines))
-            return ground[-1]
+            grounds.append(PythonGround(lines))
+            return grounds[-1]
 
-        composed = compose_guards(replay, symbols, terms.needs, read)
+        composed, replay, selected = _compose(base, steps, terms, read)
         if composed.refusals:
             return _refused(composed.refusals)
-        source = ground[0].source
+        source = next(one.source for one in grounds if one.lines == list(composed.lines))
         edits = _with_constants(source, composed, replay, symbols, terms)
     except UnguardableError as error:
         return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
     content = b"".join(spliced(source.lines, edits))
     check = Check(symbols=symbols, module=terms.module, needs=terms.needs, seed=terms.seed)
-    verdict = check_source(source, content, _plain(replay), check, _blocks(edits))
+    verdict = check_source(source, content, replay.lines, check, _blocks(edits))
     if verdict.mismatches:
         return _refused(_wrong(verdict))
     bom = BOM if base.startswith(BOM) else b""
@@ -141,8 +161,9 @@ def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guard
         regions=_regions(composed),
         refusals=(),
         symbols=imported_constants(content),
-        levels=composed.levels,
+        levels=(*composed.levels, *((symbol, Level.SELECT) for symbol in selected)),
         compared=verdict.compared,
+        selected=selected,
     )
 
 
@@ -153,8 +174,7 @@ def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFil
     """
     symbols = _symbols(steps)
     try:
-        replay = _replay(base, steps)
-        composed = compose_guards(replay, symbols, terms.needs, CGround)
+        composed, replay, selected = _compose(base, steps, terms, CGround)
         if composed.refusals:
             return _refused(composed.refusals)
         lines = spliced(composed.lines, composed.edits)
@@ -168,9 +188,71 @@ def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFil
         regions=_regions(composed),
         refusals=(),
         symbols=symbols,
-        levels=composed.levels,
+        levels=(*composed.levels, *((symbol, Level.SELECT) for symbol in selected)),
         compared=verdict.compared,
+        selected=selected,
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Settled:
+    """A replay in which some changes of these symbols are made, or not, for good: as their present values say."""
+
+    replay: Replay
+    symbols: frozenset[str]
+
+
+def _compose(
+    base: bytes, steps: Sequence[GuardStep], terms: Terms, read: Callable[[list[bytes]], Ground]
+) -> tuple[Composed, Replay, tuple[str, ...]]:
+    """Make the guards; where too many toggles meet, or a patch that is always on needs one, present values are settled.
+
+    Returns the replay in which they are, and their symbols.
+    """
+    symbols = _symbols(steps)
+    switched_on = frozenset(symbol for symbol in symbols if terms.values.get(symbol) == "y")
+    recorded = record_changes(read_lines(base), [(step.symbol, read_lines(step.content)) for step in steps])
+    settled = _grounded(_Settled(replay=recorded, symbols=frozenset()), switched_on)
+    while True:
+        composed = compose_guards(settled.replay, symbols, terms.needs, read)
+        if composed.refusals or not composed.crowded:
+            return composed, settled.replay, tuple(symbol for symbol in symbols if symbol in settled.symbols)
+        settled = _grounded(_settle(settled, composed.crowded, switched_on), switched_on)
+
+
+def _settle(settled: _Settled, changes: Sequence[Change], switched_on: frozenset[str]) -> _Settled:
+    replay = settled.replay.settled(changes, switched_on)
+    return _Settled(replay=replay, symbols=settled.symbols.union(change.symbol for change in changes))
+
+
+def _grounded(settled: _Settled, switched_on: frozenset[str]) -> _Settled:
+    """Settle what patches that no guard switches stand on. UnguardableError where that is off."""
+    while (culprit := settled.replay.culprit(frozenset())) is not None:
+        beneath = _beneath(settled.replay, culprit)
+        off = dict.fromkeys(f"CONFIG_{change.symbol}" for change in beneath if change.symbol not in switched_on)
+        if off or not beneath:
+            names = ", ".join(off) or "a patch"
+            raise UnguardableError(f"a patch that no guard switches edits lines of {names}, which is off")
+        settled = _settle(settled, beneath, switched_on)
+    replay = settled.replay.grounded()
+    return settled if replay is None else replace(settled, replay=replay)
+
+
+def _beneath(replay: Replay, culprit: Change) -> list[Change]:
+    """Return the fewest gated changes without which one that is always made has no place."""
+    needed = [change for change in replay.changes if change.symbol]
+    everything = frozenset(change.symbol for change in needed)
+    for change in list(needed):
+        fewer = [other for other in needed if other is not change]
+        if _stands(replay.settled(fewer, everything), culprit):
+            needed = fewer
+    return needed
+
+
+def _stands(replay: Replay, change: Change) -> bool:
+    """Tell whether a change that is always made can be, with all toggles off."""
+    failing = replay.culprit(frozenset())
+    return failing is None or replay.changes.index(failing) > replay.changes.index(change)
 
 
 def _check_c(lines: list[bytes], replay: Replay, symbols: tuple[str, ...], terms: Terms) -> Verdict:
@@ -225,25 +307,6 @@ def _blocks(edits: Sequence[GuardEdit]) -> list[Block]:
             blocks.pop()
         blocks.append(block)
     return blocks
-
-
-def _replay(base: bytes, steps: Sequence[GuardStep]) -> Replay:
-    recorded = record_changes(read_lines(base), [(step.symbol, read_lines(step.content)) for step in steps])
-    replay = recorded.grounded()
-    if replay is None:
-        culprit = recorded.culprit(frozenset())
-        owners = recorded.owners(culprit) if culprit else ()
-        names = ", ".join(f"CONFIG_{symbol}" for symbol in owners if symbol)
-        raise UnguardableError(f"a patch that no guard switches edits lines of {names or 'one that is not'}")
-    return replay
-
-
-def _plain(replay: Replay) -> Plain:
-    def plain(symbols: frozenset[str]) -> bytes | None:
-        lines = replay.lines(symbols)
-        return None if lines is None else b"".join(lines)
-
-    return plain
 
 
 def _regions(composed: Composed) -> tuple[GuardedRegion, ...]:

@@ -9,14 +9,15 @@ neighbouring statements import from one module may stand in one statement or in 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Mapping, Sequence
 
 from patchkit.config.guard_source import Source, UnguardableError, first_line, parse_source, read_lines, vary
 from patchkit.diff.compare import Block
 from patchkit.record import dataclass
 
-Plain = Callable[[frozenset[str]], "bytes | None"]
-"""What plain patching makes of a file with these symbols on; None when they cannot be on without others."""
+Plain = Callable[[frozenset[str]], "list[bytes] | None"]
+"""What plain patching makes of a file with these symbols on, in lines; None when they cannot be on without others."""
 
 Values = Mapping[str, bool]
 
@@ -83,29 +84,49 @@ def check_source(pristine: Source, guarded: bytes, plain: Plain, check: Check, h
     """Do what check_guarded does, for a base that is parsed already; `hint` says where the guarded file differs."""
     chosen_ones = settings(check.symbols, halves=check.halves, seed=check.seed, needs=check.needs)
     wanted = [(chosen, plain(chosen)) for chosen in chosen_ones]
-    known = [(chosen, content) for chosen, content in wanted if content is not None]
+    known = [(chosen, lines) for chosen, lines in wanted if lines is not None]
     try:
-        compile(guarded, "<guarded>", "exec", dont_inherit=True)
         made = vary(pristine, read_lines(guarded), hint)
+        compile(_changed(made), "<guarded>", "exec", dont_inherit=True)
     except SyntaxError as error:
         broken = Mismatch(switched_on=(), line=error.lineno or 0, reason=f"does not compile: {error.msg}")
         return Verdict(compared=0, mismatches=(broken,))
     except (ValueError, RecursionError, UnguardableError) as error:
         broken = Mismatch(switched_on=(), line=0, reason=f"does not compile: {error}")
         return Verdict(compared=0, mismatches=(broken,))
-    same = _Same()
-    found = [_mismatch(pristine, made, chosen, content, check, same) for chosen, content in known]
+    comparison = _Comparison()
+    found = [_mismatch(pristine, made, chosen, lines, check, comparison) for chosen, lines in known]
     return Verdict(compared=len(known), mismatches=tuple(one for one in found if one is not None))
 
 
+def _changed(made: Source) -> ast.Module:
+    """Return what a variant does not share with its base, as a module that compiles if the variant does."""
+    future = [isinstance(one, ast.ImportFrom) and one.module == "__future__" for one in made.body]
+    first = len(future) - future[::-1].index(True) if any(future) else 0
+    body = made.body[:first] + [one for one in made.body[first:] if _is_made(one, made)]
+    return ast.Module(body=[_without_foreign(one, made) for one in body], type_ignores=[])
+
+
+def _is_made(statement: ast.stmt, made: Source) -> bool:
+    return id(statement) not in made.foreign or id(statement) in made.partial
+
+
+def _without_foreign(statement: ast.stmt, made: Source) -> ast.stmt:
+    """Leave out the members of a class that are the base's: each compiles without the others."""
+    if id(statement) not in made.partial or not isinstance(statement, ast.ClassDef):
+        return statement
+    reduced = copy.copy(statement)
+    reduced.body = [_without_foreign(one, made) for one in statement.body if _is_made(one, made)]
+    return reduced
+
+
 def _mismatch(
-    pristine: Source, made: Source, chosen: frozenset[str], content: bytes, check: Check, same: _Same
+    pristine: Source, made: Source, chosen: frozenset[str], lines: list[bytes], check: Check, comparison: _Comparison
 ) -> Mismatch | None:
-    values = {f"CONFIG_{symbol}": symbol in chosen for symbol in check.symbols}
     try:
-        expected = vary(pristine, read_lines(content))
-        same.authored = b"CONFIG_" in content
-        line = _Comparison(values, same).differs(_without_import(made.body, check.module), expected.body)
+        expected = vary(pristine, lines, placed=False)
+        comparison.values = {f"CONFIG_{symbol}": symbol in chosen for symbol in check.symbols}
+        line = comparison.differs(_without_import(made.body, check.module), expected.body)
     except (UnguardableError, RecursionError) as error:
         return Mismatch(switched_on=tuple(sorted(chosen)), line=0, reason=str(error))
     if line is None:
@@ -122,27 +143,29 @@ def _without_import(body: list[ast.stmt], module: str) -> list[ast.stmt]:
 
 
 class _Same:
-    """Functions that were found to be the same under the values that they look at; most settings change few of them."""
+    """Statements that were found to be the same under the values that they look at; most settings change few of them.
+
+    It keeps what it was asked about: the identity of a statement that is gone may be another one's.
+    """
 
     def __init__(self) -> None:
-        self.authored = True  # the plain file reads constants by itself
-        self._found: set[tuple[int, int, tuple[str, ...]]] = set()
-        self._names: dict[int, frozenset[str]] = {}
+        self._found: dict[tuple[int, int, tuple[str, ...]], tuple[ast.AST, ast.AST]] = {}
+        self._names: dict[int, tuple[ast.AST, frozenset[str]]] = {}
 
     def ask(self, one: ast.AST, other: ast.AST, values: Values, compare: Callable[[ast.AST, ast.AST], bool]) -> bool:
-        """Compare two functions, once for each setting of the names in them. Both outlive this object."""
-        names = self._constants(one) | (self._constants(other) if self.authored else frozenset())
+        """Compare two statements, once for each setting of the names in them."""
+        names = self._constants(one) | self._constants(other)
         key = (id(one), id(other), tuple(sorted(name for name in names if values.get(name))))
         if key not in self._found:
             if not compare(one, other):
                 return False
-            self._found.add(key)
+            self._found[key] = one, other
         return True
 
-    def _constants(self, function: ast.AST) -> frozenset[str]:
-        if id(function) not in self._names:
+    def _constants(self, statement: ast.AST) -> frozenset[str]:
+        if id(statement) not in self._names:
             names: set[str] = set()
-            pending: list[object] = [function]
+            pending: list[object] = [statement]
             while pending:  # several times as fast as ast.walk
                 node = pending.pop()
                 if isinstance(node, list):
@@ -151,16 +174,17 @@ class _Same:
                     names.add(node.id)
                 elif isinstance(node, ast.AST):
                     pending += vars(node).values()
-            self._names[id(function)] = frozenset(name for name in names if name.startswith("CONFIG_"))
-        return self._names[id(function)]
+            self._names[id(statement)] = statement, frozenset(name for name in names if name.startswith("CONFIG_"))
+        return self._names[id(statement)][1]
 
 
 class _Comparison:
-    """A comparison of guarded code with plain code under fixed values."""
+    """Comparisons of guarded code with plain code under `values`."""
 
-    def __init__(self, values: Values, same: _Same) -> None:
-        self._values = values
-        self._known = same
+    def __init__(self) -> None:
+        self.values: Values = {}
+        self._known = _Same()
+        self._asked = False
         self._line = 0
 
     def differs(self, made: list[ast.stmt], expected: list[ast.stmt]) -> int | None:
@@ -223,11 +247,15 @@ class _Comparison:
         """Compare what is no expression: a statement, a handler, an operator."""
         if isinstance(one, ast.stmt):
             self._line = first_line(one)
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-            return self._known.ask(one, other, self._values, self._same_statement)
-        return self._same_statement(one, other)
+        # Definitions are made anew for every setting; what stands in a statement is compared with it.
+        if self._asked or not isinstance(one, ast.stmt) or isinstance(one, _DEFINITIONS):
+            return self._same_fields(one, other)
+        self._asked = True
+        same = self._known.ask(one, other, self.values, self._same_fields)
+        self._asked = False
+        return same
 
-    def _same_statement(self, one: ast.AST, other: ast.AST) -> bool:
+    def _same_fields(self, one: ast.AST, other: ast.AST) -> bool:
         return all(self._same_field(one, other, name) for name in one._fields)
 
     def _same_field(self, one: ast.AST, other: ast.AST, name: str) -> bool:
@@ -240,7 +268,7 @@ class _Comparison:
     def _value(self, test: ast.expr) -> bool | None:
         """Return what a condition comes to, None when that depends on more than the toggles."""
         if isinstance(test, ast.Name):
-            return self._values.get(test.id)
+            return self.values.get(test.id)
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             value = self._value(test.operand)
             return None if value is None else not value
@@ -280,6 +308,7 @@ def _undocumented(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 
 _FOLDED = frozenset({ast.BoolOp, ast.IfExp})
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _run(statements: list[ast.stmt], at: int) -> int:

@@ -45,7 +45,7 @@ def guard_variants(base: Source, new: Source, symbol: str) -> tuple[GuardEdit, .
     try:
         guards.compare(base.body, new.body)
     except PartialSourceError:
-        return guard_variants(parse_source(base.lines), parse_source(new.lines), symbol)
+        return guard_variants(base, parse_source(new.lines), symbol)
     edits = sorted(enumerate(guards.edits), key=lambda one: (one[1].start, one[1].end > one[1].start, one[0]))
     done = 0
     for _, edit in edits:
@@ -64,9 +64,6 @@ class _Guards:
         self.name = name
         self.edits: list[GuardEdit] = []
         self._old_lines = frozenset(old.lines)
-        # Statements of a variant that are the base's have the base's line numbers.
-        members = [member for one in old.body if isinstance(one, ast.ClassDef) for member in one.body]
-        self._shared = {id(one) for one in (*old.body, *members)} | new.partial
 
     def compare(self, old: list[ast.stmt], new: list[ast.stmt]) -> None:
         """Guard the differences of two statement lists."""
@@ -78,6 +75,8 @@ class _Guards:
 
     def _compare_pair(self, old: list[ast.stmt], place: int, after: ast.stmt) -> None:
         before = old[place]
+        if id(after) in self.new.foreign and id(after) not in self.new.partial:
+            raise PartialSourceError  # a statement of the base, which stood elsewhere
         kept = len(self.edits)
         level = None
         if isinstance(before, (*FUNCTIONS, ast.ClassDef)):
@@ -131,7 +130,7 @@ class _Guards:
     def _compare_bodies(self, before: ast.stmt, after: ast.stmt) -> None:
         for one, other in _bodies(before, after):
             for source, body in ((self.old, one), (self.new, other)):
-                # Of a class with shared members the header is that of the base.
+                # Where statements are shared the header is that of the base.
                 if id(after) not in self.new.partial and indent_of(source, body[0]).strip():
                     raise UnguardableError("its body stands on the line of its header", before.lineno)
             self.compare(one, other)
@@ -283,7 +282,7 @@ class _Guards:
         for source, statements in ((self.old, before), (self.new, after)):
             if not statements:
                 continue
-            if source is self.new and any(id(one) in self._shared for one in statements):
+            if source is self.new and any(id(one) in self.new.foreign for one in statements):
                 raise PartialSourceError
             require_whole_lines(source, statements)
             for statement in statements:

@@ -8,7 +8,7 @@ else it needs that toggle: it edits (or touches) lines of the other patch.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -35,17 +35,20 @@ class Change(NamedTuple):
 class Replay:
     """The base's lines and the changes in the order of the patches."""
 
-    __slots__ = ("_base", "_texts", "changes")
+    __slots__ = ("_base", "_made", "_texts", "changes")
 
     def __init__(self, base: int, texts: list[bytes], changes: Sequence[Change]) -> None:
         self._base = base
         self._texts = texts
+        self._made: dict[frozenset[str], list[bytes] | None] = {}
         self.changes = tuple(changes)
 
     def lines(self, symbols: frozenset[str]) -> list[bytes] | None:
         """Return the file with these toggles on; None when a change of theirs stands on one that is off."""
-        order = self._order(symbols)
-        return None if order is None else [self._texts[line] for line in order]
+        if symbols not in self._made:
+            order = self._order(symbols)
+            self._made[symbols] = None if order is None else [self._texts[line] for line in order]
+        return self._made[symbols]
 
     def culprit(self, symbols: frozenset[str]) -> Change | None:
         """Return the first change that cannot be made with these toggles alone."""
@@ -80,6 +83,15 @@ class Replay:
             if grown == (start, end):
                 return Replay(self._base, self._texts, chosen), start, end
             start, end = grown
+
+    def settled(self, changes: Collection[Change], switched_on: Collection[str]) -> Replay:
+        """Return the replay in which these changes are always made, or never, as their toggles stand now."""
+        kept = [
+            change._replace(symbol="") if change in changes else change
+            for change in self.changes
+            if change not in changes or change.symbol in switched_on
+        ]
+        return Replay(self._base, self._texts, kept)
 
     def grounded(self) -> Replay | None:
         """Return the replay with the places of its changes filled in; None when an ungated change needs a toggle."""

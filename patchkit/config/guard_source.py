@@ -1,6 +1,6 @@
 """A Python file as lines and syntax tree; its variants share the statements that they do not change.
 
-A variant is parsed anew only where its lines differ: whole statements of the module, or of a class of the module. That
+A variant is parsed anew only where its lines differ: whole statements of the module, of a class or of a function. That
 is exact: a text that parses by itself, from the start of a statement to the start of another, ends with the tokenizer
 where it began, so that what follows parses as before. Where it does not parse by itself the whole file is parsed.
 """
@@ -13,6 +13,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from patchkit.diff.compare import Block, compare_lines
 from patchkit.pattern import compile_lazily
@@ -21,6 +22,8 @@ BOM = b"\xef\xbb\xbf"
 _CODING = compile_lazily(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8 = frozenset((b"utf-8", b"utf8", b"utf-8-sig", b"ascii", b"us-ascii"))
 _LONE_CR = compile_lazily(rb"\r(?!\n)")
+_Holder = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_HOLDERS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class UnguardableError(Exception):
@@ -33,21 +36,29 @@ class UnguardableError(Exception):
 
 
 class PartialSourceError(Exception):
-    """A class that is shared in part was asked for as a whole: parse the file wholly, and ask again."""
+    """Lines were asked for of a statement that is shared, in part or wholly: parse the file wholly, and ask again."""
 
 
 class Source:
     """The lines of a file (each with its LF) and its statements.
 
-    In a variant, statements that are shared with the base carry the base's line numbers; `partial` holds the ids of
-    the classes that have both kinds of members. `parsed` keeps the parts that variants were parsed anew for.
+    In a variant, statements that are shared with the base carry the base's line numbers: `foreign` holds their ids.
+    `partial` are the ids of the classes and functions that have both kinds of statements; they are foreign too.
+    `parsed` keeps the parts that variants were parsed anew for.
     """
 
-    __slots__ = ("body", "lines", "newline", "parsed", "partial")
+    __slots__ = ("body", "foreign", "lines", "newline", "parsed", "partial")
 
-    def __init__(self, lines: list[bytes], body: list[ast.stmt], partial: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        lines: list[bytes],
+        body: list[ast.stmt],
+        foreign: frozenset[int] = frozenset(),
+        partial: frozenset[int] = frozenset(),
+    ) -> None:
         self.lines = lines
         self.body = body
+        self.foreign = foreign
         self.partial = partial
         self.parsed: dict[tuple[int, bytes, bytes], list[ast.stmt]] = {}
         self.newline = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
@@ -99,25 +110,21 @@ def last_line(statement: ast.stmt) -> int:
     return statement.end_lineno or statement.lineno
 
 
-def vary(base: Source, lines: list[bytes], hint: Sequence[Block] = ()) -> Source:
-    """Parse a variant of a (wholly parsed) base, as far as it differs; a wrong `hint` at the blocks is not believed."""
+def vary(base: Source, lines: list[bytes], hint: Sequence[Block] = (), *, placed: bool = True) -> Source:
+    """Parse a variant of a (wholly parsed) base, as far as it differs; a wrong `hint` at the blocks is not believed.
+
+    Not `placed`: the line numbers of what is parsed anew do not count, and equal parts of several variants are one.
+    """
     blocks = list(hint) if hint and _are_blocks(hint, base.lines, lines) else compare_lines(base.lines, lines)
-    if not blocks:
-        return Source(lines, base.body)
     starts = [first_line(statement) - 1 for statement in base.body]
     if not starts or any(after <= before for before, after in pairwise(starts)):
         return parse_source(lines)  # `a; b`: two statements on a line
-    body: list[ast.stmt] = []
-    partial: set[int] = set()
-    done = 0
+    variation = _Variation(base, lines, placed=placed)
     try:
-        for cells, changes in _groups(blocks, starts, len(base.lines)):
-            body += base.body[done : cells.start]
-            body += _reparse(base, lines, cells, changes, starts, partial)
-            done = cells.stop
+        body = variation.statements(base.body, blocks, starts, _Extent(0, len(base.lines)), b"")
     except UnguardableError:
         return parse_source(lines)
-    return Source(lines, body + base.body[done:], frozenset(partial))
+    return Source(lines, body, frozenset(variation.foreign), frozenset(variation.partial))
 
 
 def _are_blocks(blocks: Sequence[Block], old: list[bytes], new: list[bytes]) -> bool:
@@ -150,58 +157,83 @@ def _groups(blocks: Sequence[Block], starts: list[int], end: int) -> list[tuple[
     return groups
 
 
-def _extent(cells: range, starts: list[int], lines: int, *, top: int) -> tuple[int, int]:
-    first = starts[cells.start] if cells.start else top
-    return first, starts[cells.stop] if cells.stop < len(starts) else lines
+class _Extent(NamedTuple):
+    """0-based lines of the base, half open, that a list of statements owns."""
+
+    start: int
+    end: int
 
 
-def _reparse(
-    base: Source, lines: list[bytes], cells: range, changes: list[Block], starts: list[int], partial: set[int]
-) -> list[ast.stmt]:
-    """Parse the touched statements of the module in the variant."""
-    old = _extent(cells, starts, len(base.lines), top=0)
-    shift = changes[0].new_start - changes[0].old_start
-    growth = sum((one.new_end - one.new_start) - (one.old_end - one.old_start) for one in changes)
-    start, end = old[0] + shift, old[1] + shift + growth
-    whole = base.body[cells.start] if len(cells) == 1 else None
-    if isinstance(whole, ast.ClassDef):
-        made = _reparse_members(base, whole, lines, changes, old[1])
-        if made is not None:
-            partial.add(id(made))
-            return [made]
-    return _parse_part(base, b"", start, b"".join(lines[start:end]))
+class _Variation:
+    """A variant in the making."""
 
+    def __init__(self, base: Source, lines: list[bytes], *, placed: bool) -> None:
+        self._base = base
+        self._lines = lines
+        self._placed = placed
+        self.foreign: set[int] = set()
+        self.partial: set[int] = set()
 
-def _reparse_members(
-    base: Source, holder: ast.ClassDef, lines: list[bytes], changes: list[Block], end: int
-) -> ast.ClassDef | None:
-    """Parse the touched members of a class; None when its header is touched or they do not parse by themselves."""
-    starts = [first_line(member) - 1 for member in holder.body]
-    indent = base.lines[starts[0]][: holder.body[0].col_offset]
-    if starts[0] < holder.lineno or any(a >= b for a, b in pairwise(starts)):
-        return None
-    if changes[0].old_start <= starts[0] or indent.strip():
-        return None
-    body: list[ast.stmt] = []
-    done = 0
-    try:
-        for cells, touched in _groups(changes, starts, end):
-            old = _extent(cells, starts, end, top=starts[0])
-            shift = touched[0].new_start - touched[0].old_start
-            growth = sum((one.new_end - one.new_start) - (one.old_end - one.old_start) for one in touched)
-            start, stop = old[0] + shift, old[1] + shift + growth
-            wrapper = _parse_part(base, b"if 1:", start, b"".join(lines[start:stop]))
-            if len(wrapper) != 1 or not isinstance(wrapper[0], ast.If) or wrapper[0].orelse:
-                return None
-            body += holder.body[done : cells.start]
-            body += wrapper[0].body
+    def statements(
+        self, body: list[ast.stmt], blocks: Sequence[Block], starts: list[int], extent: _Extent, indent: bytes
+    ) -> list[ast.stmt]:
+        """Return a list of statements with those parsed anew that the blocks touch. UnguardableError if these do not
+        parse by themselves, so far indented.
+        """
+        made: list[ast.stmt] = []
+        done = 0
+        for cells, changes in _groups(blocks, starts, extent.end):
+            made += self._kept(body[done : cells.start])
+            first = starts[cells.start] if cells.start else extent.start
+            last = starts[cells.stop] if cells.stop < len(starts) else extent.end
+            made += self._cells(body[cells.start : cells.stop], changes, _Extent(first, last), indent)
             done = cells.stop
-    except UnguardableError:
-        return None
-    made = copy.copy(holder)
-    made.body = body + holder.body[done:]
-    same_column = all(member.col_offset == len(indent) for member in made.body)
-    return made if same_column else None
+        return made + self._kept(body[done:])
+
+    def _kept(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        self.foreign.update(map(id, statements))
+        return statements
+
+    def _cells(
+        self, statements: list[ast.stmt], changes: list[Block], old: _Extent, indent: bytes
+    ) -> Sequence[ast.stmt]:
+        """Parse neighbouring statements anew; of a single class or function only what is touched in it."""
+        if len(statements) == 1 and isinstance(statements[0], _HOLDERS):
+            made = self._holder(statements[0], changes, old.end)
+            if made is not None:
+                return [made]
+        shift = changes[0].new_start - changes[0].old_start
+        growth = sum((one.new_end - one.new_start) - (one.old_end - one.old_start) for one in changes)
+        lines = self._lines[old.start + shift : old.end + shift + growth]
+        above = old.start + shift if self._placed else int(bool(indent))
+        if not indent:
+            return _parse_part(self._base, b"", above, b"".join(lines))
+        parsed = _parse_part(self._base, b"if 1:", above, b"".join(lines))
+        if len(parsed) != 1 or not isinstance(parsed[0], ast.If) or parsed[0].orelse:
+            raise UnguardableError("ends what is around it")
+        if any(lines[first_line(one) - 1 - above][: one.col_offset] != indent for one in parsed[0].body):
+            raise UnguardableError("is indented otherwise")
+        return parsed[0].body
+
+    def _holder(self, holder: _Holder, changes: list[Block], end: int) -> _Holder | None:
+        """Return a class or function with its touched statements parsed anew; None when its header is touched or they
+        do not parse by themselves.
+        """
+        starts = [first_line(member) - 1 for member in holder.body]
+        indent = self._base.lines[starts[0]][: holder.body[0].col_offset]
+        if starts[0] < holder.lineno or any(a >= b for a, b in pairwise(starts)):
+            return None
+        if changes[0].old_start <= starts[0] or not indent or indent.strip():
+            return None
+        try:
+            body = self.statements(holder.body, changes, starts, _Extent(starts[0], end), indent)
+        except UnguardableError:
+            return None
+        made = copy.copy(holder)
+        made.body = body
+        self.partial.add(id(made))
+        self.foreign.add(id(made))
+        return made
 
 
 def _parse_part(base: Source, opening: bytes, above: int, text: bytes) -> list[ast.stmt]:

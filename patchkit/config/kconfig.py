@@ -16,7 +16,9 @@ from typing import Any, NoReturn
 
 import kconfiglib as library
 
-from patchkit.config.configuration import Fault
+from patchkit.config.configuration import Fault, Value
+from patchkit.config.dotconfig import ValueKind
+from patchkit.config.kconfig_faults import defined_twice, translated, undefined, warned
 from patchkit.config.release import Release, is_version
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
@@ -28,7 +30,6 @@ MOST_FILES = 200
 LARGEST = 4 << 20
 """The longest that all Kconfig files may be together, in characters."""
 _DEEPEST = 16
-_MOST_COMPARED = 200_000  # names, in search of one that is meant: beyond, a fault goes without the hint
 ENGINES = ("VLLM", "SGLANG")
 
 
@@ -48,12 +49,14 @@ class KconfigSource:
 class Menu:
     """Kconfig files as kconfiglib holds them. `kconf` is its object; `faults` are mistakes that let it evaluate.
 
-    `given` are the symbols that patchkit defines itself; who asks for a value of them is told so.
+    `given` are the symbols that patchkit defines itself; who asks for a value of them is told so. `standing` are those
+    of them that a series defines which is on the tree and was not named: they keep the value that they have there.
     """
 
     kconf: Any
     faults: tuple[Fault, ...]
     given: frozenset[str]
+    standing: frozenset[str] = frozenset()
 
 
 _WORD = compile_lazily(r"\s*([A-Za-z0-9_-]+)")
@@ -61,11 +64,6 @@ _NAME = compile_lazily(r"[A-Za-z0-9_]*[A-Za-z_][A-Za-z0-9_]*")
 _VERSION_TERM = compile_lazily(
     r'\b(?:VLLM|SGLANG)_VERSION\s*(?:[<>]=?|!?=)\s*(["\']?)([^\s"\'&|()]+)\1'
     r'|(["\']?)([^\s"\'&|()!]+)\3\s*(?:[<>]=?|!?=)\s*(?:VLLM|SGLANG)_VERSION\b'
-)
-_ERROR = compile_lazily(r"(?:(?P<place>\S+:[0-9]+): )?(?:error: )?(?P<what>.*)", re.DOTALL)
-_LOCATED = compile_lazily(r"\(defined at ([^),]+)")
-_MEMBER = compile_lazily(
-    r"^(?:\.\.\.depends on )?(?:the choice symbol )?(\S+) \(defined at ([^)]+)\), with definition\.\.\.$", re.MULTILINE
 )
 _REFUSED = {
     "tristate": "`m` means nothing here: write `bool`",
@@ -79,20 +77,27 @@ _REFUSED = {
 }
 _OPENING = frozenset({"if", "menu", "choice"})
 _CLOSING = frozenset({"endif", "endmenu", "endchoice"})
-_HARMLESS = ("style: ", "empty help text", "has no prompt")
 
 
-def load_kconfig(sources: Sequence[KconfigSource], *, engine: str, version: str, gates: Collection[str] = ()) -> Menu:
+def load_kconfig(
+    sources: Sequence[KconfigSource],
+    *,
+    engine: str,
+    version: str,
+    gates: Collection[str] = (),
+    standing: Sequence[Value] = (),
+) -> Menu:
     """Read Kconfig files together, for one release of an engine ("" for an unknown version).
 
-    `gates` are symbols that patches name: a bool is made of each that no Kconfig defines. Raises SeriesError for what
-    cannot be read at all: syntax, recursion, words that are refused. Other mistakes are the menu's faults.
+    `gates` are symbols that patches name: a bool is made of each that no Kconfig defines. `standing` are values that a
+    tree has: they hold where an expression names such a symbol and no Kconfig here defines it. Raises SeriesError for
+    what cannot be read at all: syntax, recursion, words that are refused. Other mistakes are the menu's faults.
     """
     with _alone():
         try:
-            kconf = _Parser(sources, engine, version if is_version(version) else "", gates)
+            kconf = _Parser(sources, engine, version if is_version(version) else "", gates, standing)
         except library.KconfigError as error:
-            raise _translated(str(error)) from error
+            raise translated(str(error)) from error
         except RecursionError as error:
             raise SeriesError(
                 f"{sources[0].name}: nested too deeply", why="blocks or expressions, hundreds deep"
@@ -100,10 +105,11 @@ def load_kconfig(sources: Sequence[KconfigSource], *, engine: str, version: str,
     for name in ENGINES:
         _make_release(kconf.syms[f"{name}_VERSION"])
         _leave_out(kconf.syms[name], kconf.syms[f"{name}_VERSION"])
-    faults = (*_twice(kconf), *_unknown(kconf), *kconf.terms, *map(_warned, _grave(kconf.warnings)))
+    _leave_out(*(kconf.syms[name] for name in kconf.standing))
+    faults = (*defined_twice(kconf), *undefined(kconf), *kconf.terms, *warned(kconf.warnings))
     kconf.warn = False
     given = frozenset(f"{name}{part}" for name in ENGINES for part in ("", "_VERSION"))
-    return Menu(kconf=kconf, faults=faults, given=given)
+    return Menu(kconf=kconf, faults=faults, given=given | kconf.standing, standing=frozenset(kconf.standing))
 
 
 class _Text:
@@ -122,8 +128,17 @@ class _Text:
 class _Parser(library.Kconfig):  # type: ignore[misc]
     """kconfiglib's parser; every line outside help texts passes `_tokenize`."""
 
-    def __init__(self, sources: Sequence[KconfigSource], engine: str, version: str, gates: Collection[str]) -> None:
+    def __init__(
+        self,
+        sources: Sequence[KconfigSource],
+        engine: str,
+        version: str,
+        gates: Collection[str],
+        standing: Sequence[Value],
+    ) -> None:
         self._given = (sources, engine, version, sorted(gates))
+        self._values = standing
+        self.standing: set[str] = set()
         self._places: list[tuple[int, PurePosixPath]] = []
         self._depths = [0]
         self._size = 0
@@ -154,6 +169,13 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         for gate in gates:
             if gate not in self.syms or not self.syms[gate].nodes:
                 yield from (f"config {gate}\n", f'\tbool "{gate}"\n')
+        for value in self._values:
+            referred = self.syms.get(value.symbol)
+            if referred is not None and not referred.nodes:
+                self.standing.add(value.symbol)
+                yield from (f"config {value.symbol}\n", f"\t{value.kind.value}\n")
+                if value.text:
+                    yield f"\tdefault {_written(value)}\n"
 
     def _next_line(self) -> bool:
         while not super()._next_line():
@@ -252,6 +274,12 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         raise _refused(here, s, f"`{word}` is no word of Kconfig", _near(word))
 
 
+def _written(value: Value) -> str:
+    """Return a value as a Kconfig writes it. `$` would begin a macro, and no expression can name such a text."""
+    escaped = value.text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\N{SMALL DOLLAR SIGN}")
+    return f'"{escaped}"' if value.kind is ValueKind.STRING else value.text
+
+
 def _refused(here: str, line: str, what: str, why: str) -> SeriesError:
     number = here.rpartition(":")[2]
     shown = line.strip().encode("unicode_escape").decode("ascii")[:120]
@@ -298,52 +326,3 @@ def _leave_out(*symbols: Any) -> None:
     for symbol in symbols:
         symbol.str_value  # noqa: B018 -- a property that computes and sets the flag
         symbol._write_to_conf = False  # noqa: SLF001
-
-
-def _translated(text: str) -> SeriesError:
-    """Turn kconfiglib's message into ours; its dump of a dependency loop becomes the names and their places."""
-    members = _MEMBER.findall(text) if "Dependency loop" in text else []
-    if members:
-        chain = " -> ".join(f"{name}" for name, _ in (*members, members[0]))
-        places = "\n".join(f"{place}: {name}" for name, place in members)
-        return SeriesError(
-            f"{members[0][1]}: recursive dependency: {chain}",
-            why=f"each decides the one behind the arrow\n{places}",
-            hint="drop one of these `depends on`, `select` or `default ... if`",
-        )
-    match = _ERROR.match(text.strip())
-    place, what = (match["place"], match["what"]) if match else (None, text)
-    first, _, rest = what.partition("\n")
-    return SeriesError(f"{place}: {first}" if place else first, why=rest)
-
-
-def _twice(kconf: Any) -> Iterator[Fault]:
-    """A symbol that two Kconfig files define, neither of which sources the other."""
-    for symbol in kconf.unique_defined_syms:
-        by_home = {kconf.homes[node.filename]: node for node in symbol.nodes if node.filename in kconf.homes}
-        if len(by_home) > 1:
-            first, *others = [f"{node.filename}:{node.linenr}" for node in by_home.values()]
-            why = "rename the one that is yours: a value would switch both"
-            yield Fault(place=others[0], what=f"{symbol.name} is defined by another Kconfig too: {first}", why=why)
-
-
-def _unknown(kconf: Any) -> Iterator[Fault]:
-    """A symbol in an expression that nobody defines: kconfiglib takes it for n, in silence."""
-    from difflib import get_close_matches
-
-    defined = [symbol.name for symbol in kconf.unique_defined_syms]
-    for number, (symbol, place) in enumerate(kconf.named):
-        if not symbol.nodes and not symbol.name[0].isdigit() and not symbol.name.startswith(("-", ".")):
-            near = get_close_matches(symbol.name, defined if number * len(defined) < _MOST_COMPARED else (), 1)
-            why = f"did you mean {near[0]}?" if near else "it would always be n; a text stands in quotes"
-            yield Fault(place=place, what=f"{symbol.name} is not defined in any Kconfig", why=why)
-
-
-def _grave(warnings: Sequence[str]) -> Iterator[str]:
-    return (text for text in warnings if not any(part in text for part in _HARMLESS))
-
-
-def _warned(text: str) -> Fault:
-    place, _, what = text.rpartition("warning: ")
-    found = _LOCATED.search(what)
-    return Fault(place=place.rstrip(": ") or (found[1] if found else GIVEN), what=" ".join(what.split()), why="")

@@ -149,6 +149,9 @@ def _set(menu: Menu, one: Assignment) -> Fault | None:
     what = f"CONFIG_{one.symbol}={one.value}"
     if symbol is None or not symbol.nodes or symbol.orig_type not in _KINDS:
         return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
+    if one.symbol in menu.standing:
+        why = "name that series too, with --patches, or without --no-shipped if it is the shipped one"
+        return Fault(place=one.origin, what=f"{what}: it is of a series that is not named", why=why)
     if one.symbol in menu.given:
         return Fault(place=one.origin, what=f"{what}: it is given by the engine's release", why="leave it out")
     if not _fits(symbol.orig_type, one) or not symbol.set_value(one.value):

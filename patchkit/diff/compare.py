@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import NamedTuple
 
+_STRIDE = 64  # lines compared at once, where many are equal
 _MOST_EDITS = 500  # in one block without a fixed point: time and memory grow with the square
 
 
@@ -43,6 +44,14 @@ def compare_lines(old: list[bytes], new: list[bytes]) -> list[Block]:
 
 def _without_equal_ends(old: list[bytes], new: list[bytes], block: Block) -> Block:
     start, end, new_start, new_end = block
+    while min(end - start, new_end - new_start) >= _STRIDE:
+        if old[start : start + _STRIDE] != new[new_start : new_start + _STRIDE]:
+            break
+        start, new_start = start + _STRIDE, new_start + _STRIDE
+    while min(end - start, new_end - new_start) >= _STRIDE:
+        if old[end - _STRIDE : end] != new[new_end - _STRIDE : new_end]:
+            break
+        end, new_end = end - _STRIDE, new_end - _STRIDE
     while start < end and new_start < new_end and old[start] == new[new_start]:
         start += 1
         new_start += 1

@@ -330,3 +330,77 @@ def test_the_menu_opens_on_a_broken_configuration(
     screen.wait_for("status 0")
     assert "NOSUCH" not in broken.read_text()
     assert "CONFIG_SCALE=y\n" in broken.read_text()
+
+
+OTHER_KCONFIG = """\
+config MINE
+	bool "Stands on another series"
+	depends on SCALE && SCALE_VALUE != "0"
+config PICK
+	bool "Selects a symbol of another series"
+	depends on SCALE
+	select KERNEL
+"""
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    directory = tmp_path / "second" / "vllm" / "0.6.3"
+    directory.mkdir(parents=True)
+    texts = {
+        "0001-mine.patch": header("mine", Config="MINE") + changed("vllm/kernel.cu", "line 9\n", "nine\n"),
+        "0002-pick.patch": header("pick", Config="PICK") + changed("vllm/later.py", "line 9\n", "nine\n"),
+    }
+    for name, text in texts.items():
+        (directory / name).write_bytes(text)
+    (directory / "series").write_text("".join(f"{name}\n" for name in texts))
+    (directory.parent / "Kconfig").write_text(OTHER_KCONFIG)
+    return tmp_path / "second"
+
+
+def test_symbols_of_a_series_that_is_not_named_stand_as_they_are(
+    patchkit: Patchkit, site: Path, own: Path, second: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    first, other = ("--patches", str(own)), ("--patches", str(second))
+    unnamed = patchkit("apply", *here, *other, "--unlocked", "--set", "CONFIG_MINE=y")
+    assert unnamed.status == 1
+    assert "SCALE is not defined in any Kconfig" in unnamed.err
+    both = ("apply", *here, *first, *other, "--unlocked", "--set", "CONFIG_SCALE=y", "--set", "CONFIG_MINE=y")
+    assert patchkit(*both).status == 0
+
+    before = snapshot(site)
+    for settings, series, said in (
+        (["CONFIG_SCALE=n"], first, "CONFIG_MINE is y and needs CONFIG_SCALE, which would be n"),
+        (["CONFIG_PICK=y"], other, "CONFIG_KERNEL is n and would be selected"),
+        (["CONFIG_SCALE=n"], other, "CONFIG_SCALE=n: it is of a series that is not named"),
+    ):
+        refused = patchkit("config", "set", *settings, *here, *series)
+        assert (refused.status, said in refused.err) == (1, True), refused.err
+        assert "name that series too" in refused.err
+        assert difference(snapshot(site), before) == []
+
+    for settings, series in (
+        (["CONFIG_MINE=n"], other),
+        (["CONFIG_SCALE=n"], first),
+        (["CONFIG_SCALE=y", "CONFIG_KERNEL=y"], first),
+        (["CONFIG_MINE=y", "CONFIG_PICK=y"], other),
+    ):
+        assert patchkit("config", "set", *settings, *here, *series).status == 0
+    assert "nine" in (site / "vllm" / "kernel.cu").read_text()
+    needs = patchkit("config", "set", "CONFIG_SCALE=n", *here, *first)
+    assert needs.status == 1
+    assert "CONFIG_MINE is y and needs CONFIG_SCALE" in needs.err
+    why = patchkit("config", "why", "MINE", *here, *other)
+    assert why.status == 0
+    assert patchkit("config", "show", *here, *other).out.count("CONFIG_SCALE") == 0
+
+
+def test_a_value_of_a_series_that_is_not_named_decides(patchkit: Patchkit, site: Path, own: Path, second: Path) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    both = ("--patches", str(own), "--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0")
+    assert patchkit("apply", *here, *both, "--unlocked", *settings).status == 0
+    blocked = patchkit("config", "set", "CONFIG_MINE=y", *here, "--patches", str(second))
+    assert blocked.status == 1
+    assert "depends on SCALE_VALUE" in blocked.err

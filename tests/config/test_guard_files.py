@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from patchkit.config.guard_edit import Level
 from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded, settings
+from patchkit.config.guard_source import read_lines
 
 MODULE = "engine._patchkit.autoconf"
 CHECK = Check(symbols=("A",), module=MODULE, needs={})
@@ -16,9 +18,10 @@ def steps_of(*steps: tuple[str, str]) -> list[GuardStep]:
     return [GuardStep(symbol=symbol, content=content.encode()) for symbol, content in steps]
 
 
-def guard(*steps: tuple[str, str], base: str = BASE, **needs: str) -> GuardedFile:
+def guard(*steps: tuple[str, str], base: str = BASE, on: tuple[str, ...] = (), **needs: str) -> GuardedFile:
     closure = {symbol: frozenset(names.split()) for symbol, names in needs.items()}
-    return guard_python(base.encode(), steps_of(*steps), Terms(module=MODULE, needs=closure, values={}))
+    terms = Terms(module=MODULE, needs=closure, values=dict.fromkeys(on, "y"))
+    return guard_python(base.encode(), steps_of(*steps), terms)
 
 
 def content_of(guarded: GuardedFile) -> str:
@@ -115,22 +118,62 @@ def test_patch_without_a_gate_is_in_every_variant() -> None:
     assert "e = 2" not in text
 
 
-def test_patch_without_a_gate_on_lines_of_a_gated_one_is_refused() -> None:
+def test_patch_without_a_gate_on_lines_of_a_gated_one_that_is_off_is_refused() -> None:
     one = BASE.replace("b(x)", "bb(x)")
-    (refusal,) = guard(("A", one), ("", one.replace("bb(x)", "bbb(x)"))).refusals
-    assert refusal.reason == "a patch that no guard switches edits lines of CONFIG_A"
+    steps = ("A", one), ("", one.replace("bb(x)", "bbb(x)").replace("e = 2", "e = 3"))
+    (refusal,) = guard(*steps).refusals
+    assert refusal.reason == "a patch that no guard switches edits lines of CONFIG_A, which is off"
 
 
-def test_too_many_toggles_in_one_region_are_refused() -> None:
+def test_lines_of_a_gated_patch_that_is_on_are_settled_for_one_without_a_gate() -> None:
+    one = BASE.replace("b(x)", "bb(x)").replace("d(x)", "dd(x)")
+    guarded = guard(("A", one), ("", one.replace("bb(x)", "bbb(x)")), on=("A",))
+    text = content_of(guarded)
+    assert text.count("bbb(x)") == text.count("b(x)") == 1
+    assert "    if CONFIG_A:\n        dd(x)\n    else:\n        d(x)\n" in text
+    assert guarded.selected == ("A",)
+
+
+def test_toggles_that_meet_one_other_alone_stand_side_by_side_in_its_branches() -> None:
     lines = [f"    s{n}(x)\n" for n in range(20)]
     base = "def f(x):\n" + "".join(lines)
     steps = []
     text = base
-    for n in range(0, 14, 2):
+    for n in range(18, -2, -2):
         text = text.replace(f"s{n}(x)", f"t{n}(x)") if n else text.replace("f(x)", "f(x, y=0)")
         steps.append((f"T{n}", text))
-    (refusal,) = guard(*steps, base=base).refusals
-    assert "7 toggles meet here" in refusal.reason
+    guarded = guard(*steps, base=base)
+    assert content_of(guarded).count("def f(") == 2
+    assert guarded.selected == ()
+
+
+def _crowd(count: int) -> list[tuple[str, str]]:
+    """Return patches that each put an entry of its own into one literal, with an entry between them."""
+    steps = []
+    rows = [f"    k{n},\n" for n in range(2 * count)]
+    for n in range(count):
+        rows[2 * n] = f"    new{n},\n"
+        steps.append((f"T{n}", "a = [\n" + "".join(rows) + "]\nc = 0\nb = 1\n"))
+    return steps
+
+
+def test_where_too_many_toggles_meet_each_other_the_present_values_stand() -> None:
+    base = "a = [\n" + "".join(f"    k{n},\n" for n in range(14)) + "]\nc = 0\nb = 1\n"
+    steps = [*_crowd(7), ("T6", _crowd(7)[-1][1].replace("b = 1", "b = 2"))]
+    for on in ((), ("T0", "T5"), ("T6",)):
+        guarded = guard(*steps, base=base, on=on)
+        text = content_of(guarded)
+        assert [f"new{n}" in text for n in range(7)] == [f"T{n}" in on for n in range(7)]
+        assert "if CONFIG_T6:\n    b = 2\nelse:\n    b = 1\n" in text
+        assert guarded.selected == tuple(f"T{n}" for n in range(7))
+        assert dict(guarded.levels)["T3"] is Level.SELECT
+
+
+def test_five_toggles_that_all_meet_are_guarded() -> None:
+    base = "a = [\n" + "".join(f"    k{n},\n" for n in range(10)) + "]\nc = 0\nb = 1\n"
+    guarded = guard(*_crowd(5), base=base)
+    assert content_of(guarded).count("a = [") == 32
+    assert guarded.selected == ()
 
 
 def test_a_symbol_is_checked_with_those_it_needs() -> None:
@@ -167,7 +210,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("made", "plain", "line"), WRONG.values(), ids=WRONG)
 def test_a_difference_is_found_with_its_setting_and_line(made: str, plain: str, line: int) -> None:
-    verdict = check_guarded(b"", made.encode(), lambda _: plain.encode(), CHECK)
+    verdict = check_guarded(b"", made.encode(), lambda _: read_lines(plain.encode()), CHECK)
     wrong = next(one for one in verdict.mismatches if one.switched_on == ("A",))
     assert wrong.line == line
 
@@ -185,12 +228,12 @@ SAME = {
 
 @pytest.mark.parametrize(("made", "plain"), SAME.values(), ids=SAME)
 def test_a_folded_guard_is_the_plain_code(made: str, plain: str) -> None:
-    verdict = check_guarded(b"", made.encode(), lambda on: plain.encode() if on else None, CHECK)
+    verdict = check_guarded(b"", made.encode(), lambda on: read_lines(plain.encode()) if on else None, CHECK)
     assert verdict.mismatches == ()
     assert verdict.compared == 1
 
 
 def test_what_does_not_compile_is_a_mismatch() -> None:
-    verdict = check_guarded(b"", b"a = 1\nreturn 1\n", lambda _: b"", CHECK)
+    verdict = check_guarded(b"", b"a = 1\nreturn 1\n", lambda _: [], CHECK)
     assert verdict.mismatches[0].line == 2
     assert "does not compile" in verdict.mismatches[0].reason

@@ -12,6 +12,7 @@ from benchmarks.guards import changed_scopes
 from patchkit.config.guard_edit import Level
 from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded
+from patchkit.config.guard_source import read_lines
 from patchkit.record import replace
 
 MODULE = "engine._patchkit.autoconf"
@@ -240,7 +241,7 @@ def test_an_inverted_guard_is_found(old: str, new: str, level: Level) -> None:
     mutants = _mutants(content)
     assert mutants
     for mutant in mutants:
-        verdict = check_guarded(old.encode(), mutant, lambda on: (new if on else old).encode(), CHECK)
+        verdict = check_guarded(old.encode(), mutant, lambda on: read_lines((new if on else old).encode()), CHECK)
         assert verdict.mismatches, mutant.decode()
 
 

@@ -1,0 +1,70 @@
+"""What is wrong with Kconfig files, in our words: what kconfiglib says, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from patchkit.config.configuration import UNDEFINED, Fault
+from patchkit.errors import SeriesError
+from patchkit.pattern import compile_lazily
+
+_MOST_COMPARED = 200_000  # names, in search of one that is meant: beyond, a fault goes without the hint
+_ERROR = compile_lazily(r"(?:(?P<place>\S+:[0-9]+): )?(?:error: )?(?P<what>.*)", re.DOTALL)
+_LOCATED = compile_lazily(r"\(defined at ([^),]+)")
+_MEMBER = compile_lazily(
+    r"^(?:\.\.\.depends on )?(?:the choice symbol )?(\S+) \(defined at ([^)]+)\), with definition\.\.\.$", re.MULTILINE
+)
+_UNKNOWN = "it would always be n; a text stands in quotes; if another series has it, name that too"
+_HARMLESS = ("style: ", "empty help text", "has no prompt")
+
+
+def translated(text: str) -> SeriesError:
+    """Turn kconfiglib's message into ours; its dump of a dependency loop becomes the names and their places."""
+    members = _MEMBER.findall(text) if "Dependency loop" in text else []
+    if members:
+        chain = " -> ".join(f"{name}" for name, _ in (*members, members[0]))
+        places = "\n".join(f"{place}: {name}" for name, place in members)
+        return SeriesError(
+            f"{members[0][1]}: recursive dependency: {chain}",
+            why=f"each decides the one behind the arrow\n{places}",
+            hint="drop one of these `depends on`, `select` or `default ... if`",
+        )
+    match = _ERROR.match(text.strip())
+    place, what = (match["place"], match["what"]) if match else (None, text)
+    first, _, rest = what.partition("\n")
+    return SeriesError(f"{place}: {first}" if place else first, why=rest)
+
+
+def defined_twice(kconf: Any) -> Iterator[Fault]:
+    """Yield symbols that two Kconfig files define, neither of which sources the other."""
+    for symbol in kconf.unique_defined_syms:
+        by_home = {kconf.homes[node.filename]: node for node in symbol.nodes if node.filename in kconf.homes}
+        if len(by_home) > 1:
+            first, *others = [f"{node.filename}:{node.linenr}" for node in by_home.values()]
+            why = "rename the one that is yours: a value would switch both"
+            yield Fault(place=others[0], what=f"{symbol.name} is defined by another Kconfig too: {first}", why=why)
+
+
+def undefined(kconf: Any) -> Iterator[Fault]:
+    """Yield symbols in expressions that nobody defines: kconfiglib takes them for n, in silence."""
+    from difflib import get_close_matches
+
+    defined = [symbol.name for symbol in kconf.unique_defined_syms]
+    for number, (symbol, place) in enumerate(kconf.named):
+        if not symbol.nodes and not symbol.name[0].isdigit() and not symbol.name.startswith(("-", ".")):
+            near = get_close_matches(symbol.name, defined if number * len(defined) < _MOST_COMPARED else (), 1)
+            why = f"did you mean {near[0]}?" if near else _UNKNOWN
+            yield Fault(place=place, what=f"{symbol.name} {UNDEFINED}", why=why)
+
+
+def warned(warnings: Sequence[str]) -> Iterator[Fault]:
+    """Yield what kconfiglib warns of, but for matters of style."""
+    return (_fault(text) for text in warnings if not any(part in text for part in _HARMLESS))
+
+
+def _fault(text: str) -> Fault:
+    place, _, what = text.rpartition("warning: ")
+    found = _LOCATED.search(what)
+    return Fault(place=place.rstrip(": ") or (found[1] if found else "Kconfig"), what=" ".join(what.split()), why="")
