@@ -155,8 +155,7 @@ def select_tree(
 def make_request(asked: dict[str, Any]) -> Request:
     """Read the files that the options name. Without --patch the shipped series is meant, and the user's above it."""
     from patchkit.config.dotconfig import merge, parse_dotconfig, parse_setting
-    from patchkit.resources import patches_directory
-    from patchkit.series import user_directories
+    from patchkit.resources import patches_directory, user_directories
 
     given = [parse_dotconfig(read_text(path), str(path)) for path in asked["config"]]
     given.append(tuple(parse_setting(text) for text in asked["settings"]))
