@@ -20,6 +20,7 @@ _QUOTED_FIELD = compile_lazily(rb'"(?:[^"]|"")*"')
 _SIZE_FIELD = compile_lazily(r"[0-9]{1,19}")
 _MUST_QUOTE = compile_lazily(rb'[,"\r\n]')
 _OWN_ROW = b".dist-info/RECORD"
+_ODD = b'".'  # what a path begins with that is quoted, or has `./` before it
 
 
 def unzip_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
@@ -43,7 +44,7 @@ def rewrite_record(record: bytes, changes: Mapping[PurePosixPath, bytes | None])
     """
     wanted = {_encode(path): content for path, content in changes.items()}
     rows = _split_rows(record)
-    paths = _paths_of(record, rows)
+    paths = _paths_of(rows)
     own = bool(paths) and paths[-1].endswith(_OWN_ROW)
     end = (_line_end(rows[0]) if rows else b"") or b"\n"
     listed = set(paths)
@@ -108,17 +109,18 @@ def _path_field(row: bytes) -> bytes:
     return row.partition(b",")[0].rstrip(b"\r\n")
 
 
-def _paths_of(record: bytes, rows: list[bytes]) -> list[bytes]:
-    """Return the path of every row; at once where no row is written in an odd way, for there are thousands."""
-    if b'"' in record or b"\n." in record or record[:1] == b"." or not all(b"," in row for row in rows):
+def _paths_of(rows: list[bytes]) -> list[bytes]:
+    """Return the path of every row; at once but for those written in an odd way, for there are thousands."""
+    try:
+        return [_path_of(row) if row[0] in _ODD else row[: row.index(b",")] for row in rows]
+    except ValueError:  # a row without a comma
         return [_path_of(row) for row in rows]
-    return [row.partition(b",")[0] for row in rows]
 
 
 def _path_of(row: bytes) -> bytes:
     """Return the path that a row is about, without quotes and without the `./` that some writers put before it."""
     path, comma, _ = row.partition(b",")
-    if comma and path[:1] not in b'".':  # nearly every row, and there are thousands
+    if comma and row[0] not in _ODD:
         return path
     path = _path_field(row)
     if path[:1] == b'"' and path[-1:] == b'"' and len(path) > 1:

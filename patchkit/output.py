@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from patchkit.errors import PatchkitError
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from patchkit.errors import PatchkitError
 
 _COLOURS = {"good": "32", "bad": "31", "doubt": "33", "dim": "2", "head": "1"}
 _PATIENCE_SECONDS = 1.0
@@ -21,20 +21,27 @@ _UNSEEN = (0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060,
 _CONTROL.update({code: f"\\u{code:04x}" for code in _UNSEEN})
 
 
-@dataclass(slots=True)
 class Output:
     """Where a command's words go. `machine` is true with --json: stdout holds one JSON document, no progress.
 
     `acting`: the command is there for what it does, not for what it writes. `lost` says why stdout cannot be written.
     """
 
-    machine: bool = False
-    acting: bool = False
-    lost: str = ""
-    stdout: TextIO = field(default_factory=lambda: sys.stdout)
-    stderr: TextIO = field(default_factory=lambda: sys.stderr)
-    _begun: float = field(default_factory=time.monotonic)
-    _answered: bool = False
+    def __init__(
+        self,
+        *,
+        machine: bool = False,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        begun: float | None = None,
+    ) -> None:
+        self.machine = machine
+        self.acting = False
+        self.lost = ""
+        self.stdout = sys.stdout if stdout is None else stdout
+        self.stderr = sys.stderr if stderr is None else stderr
+        self._begun = time.monotonic() if begun is None else begun
+        self._answered = False
 
     def line(self, text: str = "", *, style: str = "") -> None:
         """Write a line of data: one line, whatever names from outside are in it."""
@@ -54,6 +61,8 @@ class Output:
 
     def document(self, record: Mapping[str, object] | Sequence[object]) -> None:
         """Write a JSON document: stable keys, digests instead of contents."""
+        import json
+
         self._answered = True
         with self._surviving():
             print(json.dumps(record, indent=1, ensure_ascii=True), file=self.stdout)

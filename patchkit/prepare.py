@@ -13,6 +13,7 @@ from patchkit.durable import sync_all
 from patchkit.errors import PatchkitError, RefusedError
 from patchkit.held import Seen
 from patchkit.journal import Act, Journal, Step
+from patchkit.kept_patches import files_to_keep
 from patchkit.preflight import Checked, Preflight, heir
 from patchkit.receipt import Receipt
 from patchkit.record import replace
@@ -117,10 +118,9 @@ class _Stager:
         """Write the patches that the present receipt does not know."""
         layers = self.keeping.stored.layers if self.keeping.stored is not None else ()
         known = {patch.sha256 for layer in layers for patch in layer.patches}
-        for sha256, raw in self.keeping.patches.items():
-            if sha256 not in known:
-                directory = self._directory("patches")
-                self._write_anew(directory, sha256, raw)
+        fresh = {sha256: raw for sha256, raw in self.keeping.patches.items() if sha256 not in known}
+        for name, content in files_to_keep(fresh):
+            self._write_anew(self._directory("patches"), name, content)
 
     def stage_edits(self) -> tuple[list[Step], list[Step]]:
         """Stage what is new and keep what is old; return the steps that remove and those that place."""

@@ -1,14 +1,17 @@
 """`dataclass` and `replace` for records, with the meaning of the standard ones and a seventh of the cost.
 
 A command loads some seventy records. The standard decorator compiles six functions for each (on Python 3.11 that was a
-third of the start of `patchkit apply`); this one compiles `__init__` and shares the rest. What `dataclasses.fields`,
-`replace` and `is_dataclass` need is made when they ask for it. For a type checker it is the standard one.
+third of the start of `patchkit apply`); this one compiles one `__init__` for all kinds with as many fields, and shares
+the rest. What `dataclasses.fields`, `replace` and `is_dataclass` need is made when they ask for it. For a type checker
+it is the standard one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from operator import attrgetter
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -32,18 +35,34 @@ def _make_record(plain: type, keywords: str) -> type:
     space = {name: value for name, value in plain.__dict__.items() if name not in ("__dict__", "__weakref__")}
     defaults = {name: space.pop(name) for name in names if name in space}
     record = type(plain)(plain.__name__, plain.__bases__, {**space, "__slots__": names, **_SHARED})
-    setters = {f"_set_{name}": record.__dict__[name].__set__ for name in names}
-    standing = {f"_default_{name}": value for name, value in defaults.items()}
-    arguments = ", ".join(f"{name}=_default_{name}" if name in defaults else name for name in names)
-    lines = [f"def __init__(self{', ' + keywords if names else ''}{arguments}):"]
-    lines += [f" _set_{name}(self, {name})" for name in names] or [" pass"]
-    made: dict[str, Any] = {}
-    exec("\n".join(lines), {**setters, **standing}, made)  # noqa: S102 -- the names are those of a class of ours
-    made["__init__"].__qualname__ = f"{plain.__qualname__}.__init__"
-    record.__init__ = made["__init__"]  # type: ignore[misc]
     record.__record_defaults__ = defaults  # type: ignore[attr-defined]
     record.__record_values__ = _reader(names)  # type: ignore[attr-defined]
+    record.__init__ = _make_init(record, defaults, keywords)  # type: ignore[misc]
     return record
+
+
+def _make_init(record: Any, defaults: dict[str, Any], keywords: str) -> FunctionType:
+    """Return `__init__`: what was compiled for the first kind with as many fields, under the names of these."""
+    names = record.__slots__
+    code = _compiled_init(len(names), keywords if names else "").replace(co_varnames=("self", *names))
+    setters = {f"set{place}": record.__dict__[name].__set__ for place, name in enumerate(names)}
+    made = FunctionType(code, setters)
+    if keywords:
+        made.__kwdefaults__ = defaults
+    else:
+        made.__defaults__ = tuple(defaults.values())
+    made.__qualname__ = f"{record.__qualname__}.__init__"
+    return made
+
+
+@cache
+def _compiled_init(count: int, keywords: str) -> CodeType:
+    arguments = ", ".join(f"v{place}" for place in range(count))
+    lines = [f"def __init__(self, {keywords}{arguments}):"]
+    lines += [f" set{place}(self, v{place})" for place in range(count)] or [" pass"]
+    made: dict[str, FunctionType] = {}
+    exec("\n".join(lines), made)  # noqa: S102 -- made of two numbers
+    return made["__init__"].__code__
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from patchkit.diff.model import Patch
@@ -73,19 +72,22 @@ def read_series(directory: Path, *, engine: str, version: str) -> Series:
 
     All faults are looked for; the error shows the first in full and lists the others.
     """
-    source = directory / SERIES_NAME
-    text = read_below(directory, SERIES_NAME, limit=_SERIES_LIMIT, place=str(source))
     faults: list[PatchkitError] = []
-    entries = []
-    for line in parse_series(text, source=str(source), faults=faults):
-        try:
-            entries.append(read_patch_entry(directory, line, place=f"{source}:{line.line_number}"))
-        except PatchkitError as error:
-            faults.append(error)
+    entries = tuple(_read_entries(directory, faults))
     lock = _lock_of(directory, faults)
     if faults:
         raise _together(faults)
-    return Series(engine=engine, version=version, directory=directory, entries=tuple(entries), lock=lock)
+    return Series(engine=engine, version=version, directory=directory, entries=entries, lock=lock)
+
+
+def _read_entries(directory: Path, faults: list[PatchkitError]) -> Iterator[PatchEntry]:
+    source = directory / SERIES_NAME
+    text = read_below(directory, SERIES_NAME, limit=_SERIES_LIMIT, place=str(source))
+    for line in parse_series(text, source=str(source), faults=faults):
+        try:
+            yield read_patch_entry(directory, line, place=f"{source}:{line.line_number}")
+        except PatchkitError as error:
+            faults.append(error)
 
 
 def parse_series(text: bytes, *, source: str, faults: list[PatchkitError]) -> tuple[SeriesLine, ...]:
@@ -152,10 +154,20 @@ def find_series(patches_dir: Path, tree: TargetTree) -> Series | None:
         if _is_release(label, tree.version):
             return read_series(directory, engine=tree.engine, version=label)
     for label, directory in reversed(labelled):
-        series = read_series(directory, engine=tree.engine, version=label)
-        if series.entries and all(e.trailers.applies_to and applies(e, tree) for e in series.entries):
-            return series
+        if _is_meant_for(directory, tree):
+            return read_series(directory, engine=tree.engine, version=label)
     return None
+
+
+def _is_meant_for(directory: Path, tree: TargetTree) -> bool:
+    """Tell whether every patch of a series names the tree's version; behind one that does not nothing is read."""
+    faults: list[PatchkitError] = []
+    empty = True
+    for entry in _read_entries(directory, faults):
+        if not entry.trailers.applies_to or not applies(entry, tree):
+            return False
+        empty = False
+    return bool(faults) or not empty
 
 
 def applies(entry: PatchEntry, tree: TargetTree) -> bool:
@@ -181,19 +193,6 @@ def missing_requirements(entries: Sequence[PatchEntry], enabled: Collection[str]
         for required in entry.trailers.requires
         if (why := _why_unmet(places, entry.name, required, enabled))
     )
-
-
-def user_directories(cwd: Path) -> tuple[Path, ...]:
-    """Return the directories of `[tool.patchkit] patches` in the pyproject.toml of the working directory."""
-    source = cwd / "pyproject.toml"
-    raw = source.read_bytes() if source.is_file() else b""
-    if b"patchkit" not in raw:
-        return ()
-    names = _patches_table(raw, source)
-    missing = [name for name in names if not (cwd / name).is_dir()]
-    if missing:
-        raise SeriesError(f"{source}: no directory {missing[0]!r}", why="named in [tool.patchkit] patches")
-    return tuple(cwd / name for name in names)
 
 
 def _series_line(words: Sequence[str], number: int, first_lines: Mapping[str, int]) -> SeriesLine:
@@ -330,18 +329,3 @@ def _why_unmet(places: dict[str, int], name: str, required: str, enabled: Collec
 
 def _unmet(name: str, required: str, why: str) -> SeriesError:
     return SeriesError(f"{name}: requires {required}", why=why, hint=f"enable {required}, or leave {name} out too")
-
-
-def _patches_table(raw: bytes, source: Path) -> list[str]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        table = tomllib.loads(raw.decode()).get("tool", {}).get("patchkit", {})
-    except (ValueError, AttributeError) as error:
-        raise SeriesError(f"{source}: not TOML", why=str(error)) from error
-    names = table.get("patches", []) if isinstance(table, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise SeriesError(f"{source}: [tool.patchkit] patches is malformed", why='expected `patches = ["directory"]`')
-    return names

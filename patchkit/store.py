@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
 from patchkit.errors import UnsafePathError
 from patchkit.held import Directories, remove_tree
+from patchkit.kept_patches import is_needed
 from patchkit.receipt import Receipt, read_receipt
 from patchkit.state import StateDirectory
 
@@ -63,12 +65,14 @@ def clear(directory: int, receipt: Receipt | None) -> None:
 def sweep(directory: int, receipt: Receipt | None) -> None:
     """Remove pristine copies and patches that the receipt does not name."""
     files, layers = (receipt.files, receipt.layers) if receipt is not None else ((), ())
-    _sweep_below(directory, "pristine", "", {str(file.path) for file in files if file.pristine is not None})
-    _sweep_below(directory, "patches", "", {patch.sha256 for layer in layers for patch in layer.patches})
+    copies = {str(file.path) for file in files if file.pristine is not None}
+    patches = {patch.sha256 for layer in layers for patch in layer.patches}
+    _sweep_below(directory, "pristine", "", lambda _, path: path in copies)
+    _sweep_below(directory, "patches", "", lambda held, name: is_needed(held, name, patches))
 
 
-def _sweep_below(above: int, name: str, prefix: str, wanted: set[str]) -> bool:
-    """Sweep a directory; tell whether anything stays in it."""
+def _sweep_below(above: int, name: str, prefix: str, is_wanted: Callable[[int, str], bool]) -> bool:
+    """Sweep a directory; tell whether anything stays in it. `is_wanted` gets the directory held open, and the path."""
     try:
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except FileNotFoundError:
@@ -77,10 +81,10 @@ def _sweep_below(above: int, name: str, prefix: str, wanted: set[str]) -> bool:
     try:
         for entry in os.listdir(directory):  # noqa: PTH208 -- a descriptor
             path = prefix + entry
-            if path in wanted:
+            if is_wanted(directory, path):
                 stays = True
             elif stat.S_ISDIR(os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode):
-                stays = _sweep_below(directory, entry, f"{path}/", wanted) or stays
+                stays = _sweep_below(directory, entry, f"{path}/", is_wanted) or stays
             else:
                 os.unlink(entry, dir_fd=directory)
     finally:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from patchkit.asking import Asked, Request, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.decision import Outcome
-from patchkit.diff.text import MAX_RAW, sha256_of_patch
 from patchkit.errors import TreeChangedError, UsageError
 from patchkit.following import compile_anew, generated_files, is_stale
 from patchkit.generated import Generated, generated_again
+from patchkit.kept_patches import KeptPatches
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.preflight import foresee_refusals
-from patchkit.receipt import AppliedLayer, Origin, Receipt, read_stored
+from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.session import Session, Standing
 from patchkit.stack import TAKEN_OUT
@@ -127,7 +127,7 @@ def _edits_diff(session: Session) -> bytes:
     from patchkit.diff.produce import produce_diff
 
     situation = session.situation
-    whole = take_layers(situation, frozenset(), _stored(session.state))
+    whole = take_layers(situation, frozenset(), KeptPatches(session.state.patches).read)
     before: dict[PurePosixPath, TreeEntry] = {}
     after: dict[PurePosixPath, TreeEntry] = {}
     for edit in _plan(situation, whole, Terms(), check_all_syntax=False).edits:  # what would undo the edits
@@ -149,9 +149,9 @@ def _put(situation: Situation, asked: Asked, state: StateDirectory) -> Compositi
     """Compose the stack. Where a configuration changes, or stays in a stack that does, files are made from pristine."""
     before = situation.receipt.resolved if situation.receipt is not None else ()
     after = asked.settled.generated.resolved if asked.settled is not None else before
-    composition = put_layers(situation, asked.layers, _stored(state), afresh=bool(before or after))
+    composition = put_layers(situation, asked.layers, KeptPatches(state.patches).read, afresh=bool(before or after))
     if before != after and composition.kept:
-        whole = take_layers(situation, frozenset(), _stored(state))
+        whole = take_layers(situation, frozenset(), KeptPatches(state.patches).read)
         return replace(whole, layers=(*whole.layers, *composition.layers), changed=True)
     return composition
 
@@ -195,7 +195,7 @@ def _check_syntax(tree: TargetTree, files: Mapping[PurePosixPath, tuple[bytes, b
 
 def _taken(session: Session, patch: str, layer: int | None) -> Composition:
     there = session.situation.receipt.layers if session.situation.receipt is not None else ()
-    stored = _stored(session.state)
+    stored = KeptPatches(session.state.patches).read
     if layer is not None:
         _known_layer(layer, there)
         return take_layers(session.situation, {layer}, stored)
@@ -262,25 +262,6 @@ def _receipt(plan: Plan, now: str) -> Receipt:
 def _afresh(situation: Situation) -> Situation:
     """Forget the receipt of an installation that is gone."""
     return Situation(tree=situation.tree, entries=situation.entries, receipt=None, pristine=situation.entries)
-
-
-def _stored(state: StateDirectory) -> Callable[[str], bytes]:
-    def read(sha256: str) -> bytes:
-        path = state.patches / sha256
-        try:
-            raw = read_stored(path, MAX_RAW)
-        except (OSError, ValueError) as error:
-            raise _lost(path, getattr(error, "strerror", None) or str(error)) from error
-        if sha256_of_patch(raw, source=str(path)) != sha256:
-            raise _lost(path, "its sha256 is another")
-        return raw
-
-    return read
-
-
-def _lost(path: Path, why: str) -> TreeChangedError:
-    hint = "reinstall the engine (pip install --force-reinstall --no-deps) and apply again"
-    return TreeChangedError(f"{path}: the stored patch is damaged", why=why, hint=hint)
 
 
 def missing_from(session: Session, request: Request) -> tuple[str, ...]:

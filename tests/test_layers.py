@@ -29,6 +29,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "staging",
         "steps",
         "prepare",
+        "kept_patches",
         "store",
         "history",
         "remains",

@@ -94,9 +94,9 @@ def test_full_disk_is_remembered_and_a_reader_who_has_gone_is_not(tmp_path: Path
 def test_progress_waits_a_second_and_json_has_none() -> None:
     long_ago, stream = -1e9, io.StringIO()
     Output(stderr=stream).progress("at once")
-    Output(stderr=stream, machine=True, _begun=long_ago).progress("machine")
+    Output(stderr=stream, machine=True, begun=long_ago).progress("machine")
     assert stream.getvalue() == ""
-    Output(stderr=stream, _begun=long_ago).progress("long")
+    Output(stderr=stream, begun=long_ago).progress("long")
     assert stream.getvalue() == "long\n"
 
 

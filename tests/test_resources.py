@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from patchkit.errors import RefusedError
-from patchkit.resources import native_directory, patches_directory
+from patchkit.errors import RefusedError, SeriesError
+from patchkit.resources import native_directory, patches_directory, user_directories
 
 
 @pytest.fixture
@@ -43,3 +44,42 @@ def test_this_checkout_answers_with_its_own_patches(checkout: Path) -> None:
     if not (checkout / "patches").is_dir():
         pytest.skip("this checkout has no patches/")
     assert patches_directory() == checkout / "patches"
+
+
+def test_pyproject_that_is_no_file_names_no_directory(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pyproject.toml")  # to read it would wait for ever
+    assert user_directories(tmp_path) == ()
+
+
+def test_directories_of_the_user_come_from_pyproject(tmp_path: Path) -> None:
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["mine", "theirs"]\n')
+
+    assert user_directories(tmp_path) == (tmp_path / "mine", tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("text", [None, "[project]\nname = 'x'\n", "# patchkit\n", "[tool.patchkit]\n", "not toml"])
+def test_without_the_table_there_are_no_directories(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "pyproject.toml").write_text(text)
+
+    assert user_directories(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.patchkit]\npatches = 'mine'\n", "patches is malformed"),
+        ("[tool.patchkit]\npatches = [1]\n", "patches is malformed"),
+        ("[tool]\npatchkit = 3\n", "patches is malformed"),
+        ("tool = 'patchkit'\n", "not TOML|malformed"),
+        ("[tool.patchkit\n", "not TOML"),
+        ("[tool.patchkit]\npatches = ['gone']\n", "no directory 'gone'"),
+    ],
+)
+def test_malformed_table_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+
+    with pytest.raises(SeriesError, match=message):
+        user_directories(tmp_path)

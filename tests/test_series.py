@@ -25,7 +25,6 @@ from patchkit.series import (
     parse_series,
     read_series,
     retired,
-    user_directories,
 )
 from patchkit.target import Layout, TargetTree
 
@@ -335,45 +334,6 @@ def test_unmet_requirements_name_both_patches(tmp_path: Path) -> None:
     disabled = missing_requirements(entries, {"c.patch"})
     assert [error.why for error in disabled] == ["a.patch is not enabled"]
     assert missing_requirements(entries, set()) == ()
-
-
-def test_pyproject_that_is_no_file_names_no_directory(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pyproject.toml")  # to read it would wait for ever
-    assert user_directories(tmp_path) == ()
-
-
-def test_directories_of_the_user_come_from_pyproject(tmp_path: Path) -> None:
-    for name in ("mine", "theirs"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["mine", "theirs"]\n')
-
-    assert user_directories(tmp_path) == (tmp_path / "mine", tmp_path / "theirs")
-
-
-@pytest.mark.parametrize("text", [None, "[project]\nname = 'x'\n", "# patchkit\n", "[tool.patchkit]\n", "not toml"])
-def test_without_the_table_there_are_no_directories(text: str | None, tmp_path: Path) -> None:
-    if text is not None:
-        (tmp_path / "pyproject.toml").write_text(text)
-
-    assert user_directories(tmp_path) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[tool.patchkit]\npatches = 'mine'\n", "patches is malformed"),
-        ("[tool.patchkit]\npatches = [1]\n", "patches is malformed"),
-        ("[tool]\npatchkit = 3\n", "patches is malformed"),
-        ("tool = 'patchkit'\n", "not TOML|malformed"),
-        ("[tool.patchkit\n", "not TOML"),
-        ("[tool.patchkit]\npatches = ['gone']\n", "no directory 'gone'"),
-    ],
-)
-def test_malformed_table_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text(text)
-
-    with pytest.raises(SeriesError, match=message):
-        user_directories(tmp_path)
 
 
 @pytest.fixture

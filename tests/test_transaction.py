@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
+from patchkit.kept_patches import files_to_keep
 from patchkit.receipt import read_receipt
 from patchkit.state import open_state
 from patchkit.transaction import CommitReport, commit, pending, recover
@@ -31,6 +32,7 @@ from tests.faults.scene import (
     kept_when_applied,
     link,
     plant,
+    receipt_between,
     reverting,
     snapshot,
     with_bytecode,
@@ -101,7 +103,11 @@ def test_what_the_new_receipt_does_not_name_is_dropped(root: Path) -> None:
     arguments["generated"] = {}
     with open_state(root, ENGINE, write=True) as state:
         commit(state, **arguments)
-        assert kept(state) == {"pristine/a": b"a\n", **{f"patches/{name}": raw for name, raw in kept_patch.items()}}
+        pack = {f"patches/{name}": content for name, content in files_to_keep(PATCHES)}  # goes with its last patch
+        assert kept(state) == {"pristine/a": b"a\n", **pack}
+        other = {"0" * 64: b"other\n"}
+        commit(state, **{**arguments, "edits": (), "receipt": receipt_between(old, one, other), "patches": other})
+        assert kept(state) == {"pristine/a": b"a\n", f"patches/{'0' * 64}": b"other\n"}
 
 
 def test_pristine_directory_is_there_though_only_new_files_came(root: Path) -> None:

@@ -158,8 +158,7 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
     `tree` is what they go onto: a base is seen with its paths.
     """
     from patchkit.config.dotconfig import merge, parse_dotconfig, parse_setting
-    from patchkit.resources import patches_directory
-    from patchkit.series import user_directories
+    from patchkit.resources import patches_directory, user_directories
 
     given = [parse_dotconfig(read_text(path), str(path)) for path in asked["config"]]
     given.append(tuple(parse_setting(text) for text in asked["settings"]))

@@ -10,8 +10,8 @@ from patchkit.catalogue import Shelved, patches_words, shelf, take_down
 from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus, PatchkitError
 from patchkit.output import Output
-from patchkit.resources import patches_directory
-from patchkit.series import Series, user_directories
+from patchkit.resources import patches_directory, user_directories
+from patchkit.series import Series
 
 
 @click.command("list", short_help="Series that there are.")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from patchkit.kept_patches import files_to_keep
 from patchkit.plan import FileEdit
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin, Receipt, TouchedFile
 from patchkit.state import StateDirectory, open_state
@@ -264,7 +265,7 @@ def kept(state: StateDirectory) -> dict[str, bytes]:
 
 def kept_when_applied() -> dict[str, bytes]:
     copies = {f"pristine/{path}": content for path, content in applying(BEFORE, AFTER)["pristine"].items()}
-    return {**copies, **{f"patches/{sha256}": raw for sha256, raw in PATCHES.items()}, **CONFIGURATION}
+    return {**copies, **{f"patches/{name}": content for name, content in files_to_keep(PATCHES)}, **CONFIGURATION}
 
 
 def _difference(standing: Tree, *wanted: Tree) -> str:
