@@ -61,6 +61,11 @@ class TestCheck:
         assert "verdict: broken: 1 of 1 shared objects do not fit" in said.out
         assert "next: pip install torch==2.6.0" in said.out
 
+    def test_without_a_torch_those_that_have_every_symbol_are_named(self, patchkit: Patchkit, kernel: Path) -> None:
+        said = patchkit("abi", "check", "--wheel", zipped(kernel, kernel.with_name("k.whl")))
+        assert said.status == 2
+        assert "; 2.4.0 to 2.6.0 has every symbol that it needs" in said.err
+
     @pytest.mark.parametrize("glibc", ["abc", "2", "99999999999.1"])
     def test_a_glibc_that_is_none_is_a_misuse(self, patchkit: Patchkit, kernel: Path, glibc: str) -> None:
         against = ("--against", "torch==2.6.0")
