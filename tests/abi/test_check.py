@@ -311,6 +311,7 @@ _PHILOX = "_ZN2at17CUDAGeneratorImpl17philox_cuda_stateEm"
         ("2.3.1", "2.4.0", ("_ZN3c105ErrorC2ENS_14SourceLocationESs",), (), "c10::Error"),
         ("2.2.2", "2.3.0", (_DATA_PTR,), (), "c10::TensorImpl"),
         ("2.12.1", "2.13.0", ("_Z1fv",), (), ""),
+        ("2.5.1", "2.6.0", (_DATA_PTR, "_ZN3c1021warnDeprecatedDataPtrEv"), (), ""),
     ],
 )
 def test_what_changed_is_broken_where_the_symbols_prove_that_the_code_touches_it(
