@@ -76,10 +76,14 @@ def fitting_torches(wheel: WheelFacts, facts: Facts) -> tuple[str, ...]:
 
 
 def built_with(wheel: WheelFacts, facts: Facts) -> TorchBuild | None:
-    """Return the torch that a wheel pins, else the only stored one that has all of its symbols."""
+    """Return the torch that a wheel pins, else the only stored one that has all of its symbols.
+
+    A build of the same release with another local version (`+cpu`) has the same headers, and stands for it.
+    """
     pinned = pinned_torch(wheel)
     if pinned:
-        known = [one for one in facts.torches if one == pinned or one.partition("+")[0] == pinned]
+        same = [one for one in facts.torches if one.partition("+")[0] == pinned.partition("+")[0]]
+        known = [one for one in same if one == pinned] or same
         return stored_torch(facts, known[0]) if known else None
     fitting = fitting_torches(wheel, facts)
     return stored_torch(facts, fitting[0]) if len(fitting) == 1 else None
@@ -101,14 +105,15 @@ def _advice(wheel: WheelFacts, torch: TorchBuild, objects: Iterable[ObjectReport
             yield f"install {wheel.title} again: {report.path} is damaged"
     fitting = fitting_torches(wheel, facts)
     pinned = pinned_torch(wheel)
-    if pinned in fitting:
+    has_pinned = pinned in fitting or pinned.partition("+")[0] in fitting
+    if has_pinned:
         where = release_range(fitting, facts.torches)
         yield f"pip install torch=={pinned}  (what it pins; torch {where} has every symbol)"
     elif fitting:
         yield f"pip install torch=={fitting[-1]}  (torch {release_range(fitting, facts.torches)} has every symbol)"
     else:
         yield f"no stored torch has every symbol of {wheel.title}; stored are {', '.join(facts.torches)}"
-    if pinned and pinned not in fitting:
+    if pinned and not has_pinned:
         yield f"{wheel.title} itself asks for torch=={pinned}"
     others = [other.version for other in _others(wheel, facts) if torch.wheel.version in fitting_torches(other, facts)]
     if others:

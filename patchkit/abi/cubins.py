@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from patchkit.abi.elf_file import ElfFile, Section
+from patchkit.record import dataclass
 
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHI")
@@ -22,23 +23,38 @@ _LONGEST_GAP = 1 << 16
 _ALIGNMENT = 8
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """GPU code for one architecture: where it lies in the file, and its bytes, which may be compressed."""
+
+    is_compiled: bool
+    architecture: int
+    offset: int
+    size: int
+
+
 def read_architectures(elf: ElfFile) -> tuple[str, ...]:
     """Return what the fat binaries hold, sorted: `sm_90` for compiled code, `compute_90` for PTX.
 
     The same name stands for 90 and 90a: the header does not tell them apart. Reading ends where an entry does not look
     like one.
     """
-    found: set[tuple[int, int]] = set()
-    for section in elf.sections():
-        if section.name in _SECTIONS and section.size:
-            found.update(_entries(elf, section))
-    names = {_PTX: "compute", _CUBIN: "sm"}
+    found = {(one.is_compiled, one.architecture) for one in read_entries(elf)}
+    names = {True: "sm", False: "compute"}
     return tuple(
-        f"{names[kind]}_{architecture}" for kind, architecture in sorted(found, key=lambda one: (-one[0], one))
+        f"{names[compiled]}_{architecture}"
+        for compiled, architecture in sorted(found, key=lambda one: (not one[0], one))
     )
 
 
-def _entries(elf: ElfFile, section: Section) -> Iterator[tuple[int, int]]:
+def read_entries(elf: ElfFile) -> Iterator[Entry]:
+    """Yield what the fat binaries of a file hold, in its order."""
+    for section in elf.sections():
+        if section.name in _SECTIONS and section.size:
+            yield from _entries(elf, section)
+
+
+def _entries(elf: ElfFile, section: Section) -> Iterator[Entry]:
     place, end = section.offset, section.offset + section.size
     seen = 0
     while (start := _next_container(elf, place, end)) is not None:
@@ -49,7 +65,7 @@ def _entries(elf: ElfFile, section: Section) -> Iterator[tuple[int, int]]:
             kind, _, header, size, _, _, _, _, architecture = _ENTRY.unpack(elf.read(place, _ENTRY.size, "fat binary"))
             if header < _ENTRY.size or kind not in (_PTX, _CUBIN) or seen > _MOST_ENTRIES:
                 break
-            yield kind, architecture
+            yield Entry(is_compiled=kind == _CUBIN, architecture=architecture, offset=place + header, size=size)
             seen += 1
             place += header + size
         place = stop

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from patchkit.abi.demangle import demangle
-from patchkit.abi.mangling import is_torch_symbol, qualified_name
+from patchkit.abi.mangling import is_runtime_symbol, is_torch_symbol, qualified_name
 from patchkit.abi.meanings import library_meanings, symbol_meanings, version_meanings
 from patchkit.abi.ranges import release_range
 from patchkit.abi.snapshot import TORCH, Facts
@@ -96,7 +96,8 @@ def _by_words(text: str, facts: Facts) -> list[str]:
 
 def _explain_symbol(name: str, facts: Facts) -> Explanation:
     table = facts.symbols
-    releases = table.releases_of(name)
+    is_theirs = not is_runtime_symbol(name)
+    releases = table.releases_of(name) if is_theirs else ()
     others = tuple(_other_signatures(name, facts))
     words = demangle((name, *(one for one, _ in others)))
     signatures = tuple(
@@ -108,7 +109,7 @@ def _explain_symbol(name: str, facts: Facts) -> Explanation:
         words=words.get(name, name),
         releases=releases,
         where=_where(name, releases, facts),
-        libraries=table.libraries_of(name),
+        libraries=table.libraries_of(name) if is_theirs else (),
         needed_by=tuple(dict.fromkeys(_needing(name, facts))),
         others=signatures,
         meanings=symbol_meanings(name, releases, signatures=bool(signatures), facts=facts),

@@ -27,7 +27,8 @@ _FLAGS = ("outputs_identical", "replay_works", "cuda_graph_safe")
 class GraphProof:
     """One run: `engine` as pip writes it, `date` of the run, and what came out.
 
-    `counted` are the calls that the shim saw of the `eager_calls` and `captured_calls` that were made.
+    `entry_point` is the shim's name for it, `symbol` the mangled one, "" where the record has none. `counted` are the
+    calls that the shim saw of the `eager_calls` and `captured_calls` that were made.
     """
 
     device: str
@@ -41,6 +42,7 @@ class GraphProof:
     outputs_identical: bool
     replay_works: bool
     cuda_graph_safe: bool
+    symbol: str = ""
 
     @property
     def verdict(self) -> str:
@@ -82,7 +84,7 @@ def read_proofs(path: Path) -> tuple[GraphProof, ...]:
 
 def proofs_of(facts: ObjectFacts, wheel: WheelFacts, proofs: Iterable[GraphProof]) -> tuple[GraphProof, ...]:
     """Return the runs of entry points that a shared object of a wheel exports."""
-    return tuple(one for one in proofs if one.engine == wheel.title and _is_exported(one.entry_point, facts))
+    return tuple(one for one in proofs if one.engine == wheel.title and _is_exported(one, facts))
 
 
 def graph_cell(proofs: Sequence[GraphProof]) -> tuple[str, str]:
@@ -93,11 +95,12 @@ def graph_cell(proofs: Sequence[GraphProof]) -> tuple[str, str]:
     return deciding[0].verdict, max(one.date for one in deciding)
 
 
-def _is_exported(entry_point: str, facts: ObjectFacts) -> bool:
-    """Tell whether a function is among the exports: by its symbol, or by its plain name within a mangled one."""
-    plain = entry_point.rpartition("::")[2]
-    within = f"_Z{len(plain)}{plain}"
-    return any(name == entry_point or name.startswith(within) for name in facts.exports)
+def _is_exported(proof: GraphProof, facts: ObjectFacts) -> bool:
+    """Tell whether an entry point is among the exports: by its symbol, else by its name as that of a function."""
+    if proof.symbol:
+        return proof.symbol in facts.exports
+    within = f"_Z{len(proof.entry_point)}{proof.entry_point}"
+    return any(name == proof.entry_point or name.startswith(within) for name in facts.exports)
 
 
 def _proof(record: Any) -> GraphProof:
@@ -108,8 +111,8 @@ def _proof(record: Any) -> GraphProof:
     flags = {name: _flag(name, record[name]) for name in _FLAGS}
     if not _DATE.fullmatch(texts["date"]):
         raise ValueError(f"date: expected YYYY-MM-DD, found {texts['date'][:40]!r}")
-    if flags["cuda_graph_safe"] and not (flags["outputs_identical"] and flags["replay_works"]):
-        raise ValueError(f"{texts['entry_point'][:80]}: said to be safe, though the replay gave something else")
+    if flags["cuda_graph_safe"] and not flags["replay_works"]:
+        raise ValueError(f"{texts['entry_point'][:80]}: said to be safe, though the replay does not work")
     return GraphProof(
         device=texts["device"],
         torch=texts["torch"],
@@ -122,6 +125,7 @@ def _proof(record: Any) -> GraphProof:
         outputs_identical=flags["outputs_identical"],
         replay_works=flags["replay_works"],
         cuda_graph_safe=flags["cuda_graph_safe"],
+        symbol=_text("symbol", record["symbol"]) if "symbol" in record else "",
     )
 
 

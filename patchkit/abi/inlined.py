@@ -52,7 +52,8 @@ _NEEDED = (
     _Trace(
         symbol="_ZN3c1021warnDeprecatedDataPtrEv",
         code="StorageImpl::mutable_data()",
-        touches={_STORAGE: ("data_ptr_", "warn_deprecated_on_mutable_data_ptr_")},
+        # The flag that asks for the warning is read only where one of the first two is set.
+        touches={_STORAGE: ("data_ptr_", "has_data_ptr_check_", "has_mutable_data_ptr_check_")},
     ),
     _Trace(
         symbol="_ZN3c105ErrorC",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from patchkit.abi.kernel_parameters import sizes_by_value
+from patchkit.abi.layout import StructLayout
 from patchkit.abi.layout_binary import check_binary
 from patchkit.abi.layout_facts import Evidence, Records, TypeRecord, read_types, record_of
 from patchkit.abi.probe import compiler_version
@@ -57,19 +59,7 @@ def record_flash(flash: FlashSource, torch: Path, *, compiler: str) -> TypeRecor
         raise RefusedError(f"{flash.header} has no {STRUCT}", hint="name flash-attention's flash.h")
     proof = "the header in the source distribution, as gcc lays it out"
     if flash.library is not None:
-        found = check_binary(flash.library, layout)
-        if not found.fits(layout):
-            odd = ", ".join(f"{width} bytes at offset {offset}" for offset, width in found.odd[:3])
-            raise RefusedError(
-                f"{flash.library.name} was not made from {flash.header.name}: {layout.size} bytes do not fit",
-                why=f"  it reads or writes {odd or f'{found.reach} bytes'} and clears {found.cleared} bytes",
-                hint="try the header of another version",
-            )
-        proof = (
-            f"{flash.library.name}: all {found.agreeing} reads and writes of {len(found.functions)} functions begin "
-            f"and end where fields do, and {found.cleared} bytes are cleared; names, and fields that they do not "
-            "touch, are as in the header"
-        )
+        proof = _proof_by(flash.library, flash.header, layout)
     with_torch = f"torch {torch_version(torch)}, {compiler_version(compiler)}"
     evidence = Evidence(
         source=flash.source,
@@ -78,6 +68,27 @@ def record_flash(flash: FlashSource, torch: Path, *, compiler: str) -> TypeRecor
     )
     name = f"{STRUCT} ({flash.variant})" if flash.variant else STRUCT
     return record_of(probed, evidence, name=name)
+
+
+def _proof_by(library: Path, header: Path, layout: StructLayout) -> str:
+    """Say how a library's code proves a layout of a header; RefusedError when it does not."""
+    found, kernels = check_binary(library, layout), sizes_by_value(library, layout.name)
+    others = sorted(set(kernels) - {layout.size})
+    if others or not found.fits(layout):
+        odd = ", ".join(f"{width} bytes at offset {offset}" for offset, width in found.odd[:3])
+        said = [f"it reads or writes {odd or f'{found.reach} bytes'} and clears {found.cleared} bytes"]
+        said += [f"its kernels get {', '.join(map(str, others))} bytes by value"] if others else []
+        raise RefusedError(
+            f"{library.name} was not made from {header.name}: {layout.size} bytes do not fit",
+            why="\n".join(f"  {line}" for line in said),
+            hint="try the header of another version",
+        )
+    by_value = f"{len(kernels)} kernels of its GPU code get {layout.size} bytes by value; " if kernels else ""
+    touched = f"all {found.agreeing} reads and writes of {len(found.functions)} functions begin and end where fields do"
+    return (
+        f"{library.name}: {touched}, and {found.cleared} bytes are cleared; {by_value}names, and fields that they do "
+        "not touch, are as in the header"
+    )
 
 
 def torch_version(root: Path) -> str:

@@ -17,6 +17,7 @@ _TOKEN = compile_lazily(r"L[a-z]n?[0-9]{1,20}E|S[0-9A-Z]{0,6}_|S[a-z]|T[0-9]{0,6
 _NAMESPACES = frozenset({"c10", "at", "torch", "caffe2"})
 _WRITTEN = tuple(f"{len(one)}{one}" for one in sorted(_NAMESPACES))
 _STABLE = ("aoti_torch_", "torch_")
+_RUNTIME = ("_ZNSt", "_ZNKSt", "_ZSt", "_ZTISt", "_ZTVSt")
 _LONGEST = 1 << 16
 _MOST_CODES = 8
 
@@ -68,6 +69,11 @@ def is_torch_symbol(name: str) -> bool:
     if name.startswith("_Z"):
         return any(one in name for one in _WRITTEN) and not _NAMESPACES.isdisjoint(identifiers(name))
     return name.startswith(_STABLE)
+
+
+def is_runtime_symbol(name: str) -> bool:
+    """Tell whether a symbol is of the C++ runtime alone; torch's libraries may carry a copy, which is not theirs."""
+    return name.startswith(_RUNTIME) and not is_torch_symbol(name)
 
 
 def is_stable(name: str) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from patchkit.abi.driver_api import introduced_in
-from patchkit.abi.mangling import StringAbi, has_c10_optional, identifiers, is_torch_symbol, string_abi
+from patchkit.abi.mangling import (
+    StringAbi,
+    has_c10_optional,
+    identifiers,
+    is_runtime_symbol,
+    is_torch_symbol,
+    string_abi,
+)
 from patchkit.abi.ranges import release_range
 from patchkit.abi.snapshot import Facts
 from patchkit.abi.system import split_version, version_key
@@ -32,7 +39,23 @@ _LIBRARIES = (
     *(("cudnn", "libcudnn", "nvidia-cudnn"), ("cusparse", "libcusparse", "nvidia-cusparse")),
     *(("cusolver", "libcusolver", "nvidia-cusolver"), ("nvrtc", "libnvrtc", "nvidia-cuda-nvrtc")),
     *(("cuda", "libcudart", "nvidia-cuda-runtime"), ("nvshmem", "libnvshmem", "nvidia-nvshmem")),
+    *(("nvJitLink", "libnvJitLink", "nvidia-nvjitlink"), ("__nvJitLink", "libnvJitLink", "nvidia-nvjitlink")),
+    *(("cufft", "libcufft", "nvidia-cufft"), ("curand", "libcurand", "nvidia-curand")),
+    *(("cupti", "libcupti", "nvidia-cuda-cupti"), ("cuFile", "libcufile", "nvidia-cufile")),
 )
+# By the name of a library, the package that brings it; what has CUDA's own major in its name is told elsewhere.
+_PACKAGES = {
+    "libcudnn": "nvidia-cudnn",
+    "libcufft": "nvidia-cufft",
+    "libcufile": "nvidia-cufile",
+    "libcupti": "nvidia-cuda-cupti",
+    "libcurand": "nvidia-curand",
+    "libcusolver": "nvidia-cusolver",
+    "libcusparse": "nvidia-cusparse",
+    "libcusparseLt": "nvidia-cusparselt",
+    "libnvToolsExt": "nvidia-nvtx",
+    "libnvshmem_host": "nvidia-nvshmem",
+}
 _DRIVER = compile_lazily(r"cu[A-Z]\w*")
 _SONAME = compile_lazily(r"(lib[\w+-]+?)\.so(?:\.([0-9]+))?[0-9.]*")
 # Which compiler's runtime ends at which GLIBCXX (libstdc++ manual, ABI policy), and who ships which glibc.
@@ -93,6 +116,12 @@ def library_meanings(name: str, facts: Facts) -> tuple[str, ...]:
         )
     if match[1] in ("libcuda", "libnvidia-ml"):
         return ("part of the GPU's driver, not of CUDA: install the driver, or start the container with GPU access",)
+    package = _PACKAGES.get(match[1])
+    if package is not None:
+        return (
+            f"NVIDIA's {package}-cu12 or {package}-cu13, whichever torch requires, brings it (or {package} itself)",
+            "it is found because `import torch` loads it before, or by RPATH; a system's CUDA may have another version",
+        )
     if match[1] == "libnccl":
         return ("NCCL: nvidia-nccl-cu12 or nvidia-nccl-cu13, whichever torch requires",)
     return ("a library of the system that no Python package brings: install it with the system's package manager",)
@@ -116,6 +145,8 @@ def _of_torch(name: str, releases: tuple[str, ...], *, signatures: bool, facts: 
         yield "SetDevice changed twice: (int), then (signed char), then (signed char, bool)"
     if name.startswith(("aoti_torch_", "torch_")):
         yield "stable C interface of torch: once there it stays, so a torch that lacks it is too old"
+    if releases and set(plain) <= set(releases):
+        yield "every stored release has it: is torch imported before the library that needs it?"
     if releases:
         yield "the torch that is installed is another than the binary was built for: take one of the releases above"
         return
@@ -156,12 +187,16 @@ def _of_others(name: str) -> Iterator[str]:
         yield f"a function of the driver API{since}: libcuda.so.1 comes with the GPU's driver"
         yield "the driver is older than that: update it, or take a build for an older CUDA"
         return
+    if name == "iJIT_NotifyEvent":
+        yield "a function that MKL had up to 2024.0: a torch built with that one (conda's) beside a newer MKL"
+        yield "install mkl<2024.1, or torch from the index, which carries its own"
+        return
     if name.startswith(("Py", "_Py")):
         yield "a function of CPython: built for another Python version than this one"
         return
     if name.startswith("_Z"):
         found = identifiers(name)
-        if name.startswith(("_ZNSt", "_ZNKSt", "_ZSt", "_ZTISt", "_ZTVSt")):
+        if is_runtime_symbol(name):
             yield "of the C++ runtime: libstdc++.so.6 is older than the compiler that built the binary"
         elif found:
             yield f"`{found[0]}` is not of torch: the engine's own, left out of its build, or a library's"

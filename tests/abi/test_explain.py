@@ -84,6 +84,28 @@ _THREADS: dict[str, tuple[str, tuple[str, str] | None, str]] = {
     ),
     "sglang#36533": ("libcudart.so.13: cannot open shared object file", None, "torch is linked with CUDA 13 in 2.11.0"),
     "vllm PR#12403": ("libtorch.so => not found", None, "import torch first"),
+    "NVIDIA's linker of another CUDA": (
+        "undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
+        None,
+        "libnvJitLink (nvidia-nvjitlink)",
+    ),
+    "conda's torch beside a newer MKL": ("libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent", None, "mkl<2024.1"),
+    "cuDNN that nothing has loaded": ("libcudnn.so.9: cannot open shared object file", None, "nvidia-cudnn-cu12"),
+    "cuSPARSELt": ("libcusparseLt.so.0: cannot open shared object file", None, "nvidia-cusparselt-cu12"),
+    "NVSHMEM": ("OSError: libnvshmem_host.so.3: cannot open shared object file", None, "nvidia-nvshmem-cu12"),
+    "runtime of a newer compiler": (
+        "undefined symbol: _ZSt28__throw_bad_array_new_lengthv",
+        None,  # torch's own copy of it, in 2.7.0 and newer, is not the one that was meant
+        "libstdc++.so.6 is older than the compiler",
+    ),
+    "check of CUDA calls": (
+        "undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib",
+        ("2.2.2", "2.9.1"),
+        "another than",
+    ),
+    "name of an autograd node": ("_ZNK5torch8autograd4Node4nameEv", ("2.2.2", "2.6.0"), "returns a std::string"),
+    "stable interface": ("aoti_torch_create_tensor_from_blob_v2", ("2.4.0", "2.14.1"), "too old"),
+    "torch that is not loaded": ("undefined symbol: _ZTIN3c105ErrorE", ("2.2.2", "2.14.1"), "is torch imported before"),
 }
 
 

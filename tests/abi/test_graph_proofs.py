@@ -61,11 +61,13 @@ def test_a_run_stands_with_its_date_at_the_file_that_exports_the_entry_point(tmp
     assert column["vllm/_moe_C.abi3.so"] == "not run"
 
 
-def test_a_symbol_names_an_entry_point_too(tmp_path: Path) -> None:
+def test_a_symbol_tells_the_file_whatever_the_entry_point_is_called(tmp_path: Path) -> None:
     facts = stored_facts().find("vllm", "0.6.3")
     assert facts is not None
     symbol = next(name for one in facts.objects for name in one.exports if name.startswith("_Z18paged_attention_v1"))
-    assert _column(_read(tmp_path, {**RECORD, "entry_point": symbol}))["vllm/_C.abi3.so"] == "safe 2026-11-30"
+    column = _column(_read(tmp_path, {**RECORD, "entry_point": "hook_v1", "symbol": symbol, "ns_per_call": 20143}))
+    assert column["vllm/_C.abi3.so"] == "safe 2026-11-30"
+    assert column["vllm/_moe_C.abi3.so"] == "not run"
 
 
 def test_one_unsafe_entry_point_makes_the_file_unsafe(tmp_path: Path) -> None:
@@ -98,7 +100,8 @@ def test_the_page_shows_them(tmp_path: Path) -> None:
         ({"cuda_graph_safe": 1}, "true or false"),
         ({"counted": -1}, "number of calls"),
         ({"engine": ""}, "expected a text"),
-        ({"outputs_identical": False}, "said to be safe"),
+        ({"replay_works": False}, "said to be safe"),
+        ({"symbol": 3}, "expected a text"),
     ],
 )
 def test_a_record_that_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], why: str) -> None:

@@ -165,6 +165,11 @@ def test_flash_fwd_params_of_fa3_and_of_sglang_is_proved_by_the_binary(release: 
     assert {name: _offset(release, record.name, name) for name in offsets} == offsets
 
 
+def test_kernels_that_get_the_struct_by_value_are_part_of_the_proof() -> None:
+    proof = _of("sgl-kernel==0.3.5")["Flash_fwd_params (common_ops, sparse)"].evidence.proof
+    assert "80 kernels of its GPU code get 512 bytes by value" in proof
+
+
 def test_another_torch_moves_the_members_behind_the_random_state() -> None:
     small, large = find_types("", _of("flash-attn==2.8.3"), "Flash_fwd_params")
     assert small.layout is not None

@@ -61,6 +61,26 @@ class TestCheck:
         assert "verdict: broken: 1 of 1 shared objects do not fit" in said.out
         assert "next: pip install torch==2.6.0" in said.out
 
+    def test_what_may_be_touched_is_at_risk_and_no_refusal(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        made = compile_shared(
+            tmp_path / "made", "made.so", calling("_ZNK3c1017SymbolicShapeMeta18init_is_contiguousEv")
+        )
+        files = {"sgl_kernel/_C.abi3.so": made.read_bytes()}
+        root = unpacked_wheel(tmp_path / "risky", files, requires=("torch==2.13.0",))
+        arguments = ("abi", "check", "--target", "sgl-kernel", "--root", root, "--against", "torch==2.14.1")
+        said = patchkit(*arguments)
+        assert said.status == 0
+        assert "verdict: at risk: 1 of 1 shared objects may touch what lies elsewhere" in said.out
+        assert "only tensors with symbolic sizes lead there" in said.out
+        assert "next: pip install torch==2.13.0  (what it was built with)" in said.out
+        document = patchkit(*arguments, "--json").document
+        assert (document["status"], document["verdict"]) == (0, "at risk")
+
+    def test_without_a_torch_those_that_have_every_symbol_are_named(self, patchkit: Patchkit, kernel: Path) -> None:
+        said = patchkit("abi", "check", "--wheel", zipped(kernel, kernel.with_name("k.whl")))
+        assert said.status == 2
+        assert "; 2.4.0 to 2.6.0 has every symbol that it needs" in said.err
+
     @pytest.mark.parametrize("glibc", ["abc", "2", "99999999999.1"])
     def test_a_glibc_that_is_none_is_a_misuse(self, patchkit: Patchkit, kernel: Path, glibc: str) -> None:
         against = ("--against", "torch==2.6.0")
