@@ -24,7 +24,7 @@ class Request:
     `patches` are paths with the bytes that were read from them. `lenient`: the user's directories too may have no
     series for the tree, as the shipped one may, as long as one has. `check_all_syntax` has every patched Python file
     checked, not only those with a hunk that was placed with an offset. `taken_stays`: a single patch that was taken out
-    of the tree stays out.
+    of the tree stays out. `found` are its series, where they were read already.
     """
 
     shipped: Path | None
@@ -34,6 +34,7 @@ class Request:
     check_all_syntax: bool = False
     lenient: bool = False
     taken_stays: bool = False
+    found: tuple[tuple[Path, Series, Origin], ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +85,8 @@ def has_others(found: list[tuple[Path, Series, Origin]], tree: TargetTree, recei
 
 def series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:
     """Read the series that a request names. Raises TargetError for a directory that has none for the tree."""
+    if request.found is not None:
+        return list(request.found)
     asked = [(directory, Origin.USER) for directory in request.directories]
     if request.shipped is not None:
         asked.insert(0, (request.shipped, Origin.SHIPPED))

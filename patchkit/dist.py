@@ -122,6 +122,9 @@ def _path_of(row: bytes) -> bytes:
     path, comma, _ = row.partition(b",")
     if comma and row[0] not in _ODD:
         return path
+    end = row.find(b'"', 1)
+    if row[:1] == b'"' and row[end + 1 : end + 2] == b",":  # quoted, and no quote in it is doubled
+        return row[1:end].removeprefix(b"./")
     path = _path_field(row)
     if path[:1] == b'"' and path[-1:] == b'"' and len(path) > 1:
         path = path[1:-1].replace(b'""', b'"')

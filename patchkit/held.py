@@ -165,11 +165,22 @@ def see(directory: int, name: str) -> Seen | None:
         if not stat.S_ISREG(status.st_mode):
             kind = Kind.DIRECTORY if stat.S_ISDIR(status.st_mode) else Kind.OTHER
             return Seen(kind, status, b"")
-        content = _read_all(descriptor, status.st_size)
+        content = read_all(descriptor, status.st_size)
         attributes = _attributes(descriptor)
     finally:
         os.close(descriptor)
     return Seen(Kind.FILE, status, content, attributes)
+
+
+def read_all(descriptor: int, size: int) -> bytes:
+    """Read an open file to its end; `size` is what it is likely to have."""
+    content = os.read(descriptor, size + 1)
+    if len(content) == size:
+        return content
+    chunks = [content]
+    while chunk := os.read(descriptor, 1 << 20):
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def remove_tree(above: int, name: str) -> None:
@@ -215,16 +226,6 @@ def _attributes(descriptor: int) -> tuple[tuple[str, bytes], ...]:
             raise
         return ()
     return tuple((name, os.getxattr(descriptor, name)) for name in names)
-
-
-def _read_all(descriptor: int, size: int) -> bytes:
-    content = os.read(descriptor, size + 1)
-    if len(content) == size:
-        return content
-    chunks = [content]
-    while chunk := os.read(descriptor, 1 << 20):
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _open_directory(name: str, above: int) -> int:

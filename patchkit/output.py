@@ -138,6 +138,8 @@ def _sink(stream: TextIO) -> None:
 
 def visible(text: str) -> str:
     """Make control characters and undecodable bytes visible: a name in a patch shall not steer the terminal."""
+    if text.isascii() and text.isprintable():
+        return text
     return text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import resource
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from patchkit.durable import sync_all
@@ -16,7 +15,7 @@ from patchkit.journal import Act, Journal, Step
 from patchkit.kept_patches import files_to_keep
 from patchkit.preflight import Checked, Preflight, heir
 from patchkit.receipt import Receipt
-from patchkit.record import replace
+from patchkit.record import dataclass, replace
 from patchkit.staging import Dress, keep_entry, ourselves, write_file, write_link
 from patchkit.state import GENERATED
 from patchkit.steps import Site
@@ -76,33 +75,26 @@ def prepare(site: Site, found: Preflight, keeping: Keeping, *, engine: str, seco
     return Prepared(journal=Journal(engine=engine, steps=steps), expected=stager.expected)
 
 
-@dataclass(slots=True)
 class _Stager:
     """Numbers what is staged and kept, and remembers which directories have to be synced."""
 
-    site: Site
-    found: Preflight
-    keeping: Keeping
-    seconds: int | None
-    expected: dict[str, Seen] = field(default_factory=dict)
-    changed: dict[str, None] = field(default_factory=dict)
-    count: int = 0
-    born: tuple[int, int] = (0, 0)
-    heirs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    kept: frozenset[PurePosixPath] = frozenset()
-    refusals: list[str] = field(default_factory=list)
-    unsynced: list[int] = field(default_factory=list)
-    room: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self, site: Site, found: Preflight, keeping: Keeping, seconds: int | None) -> None:
+        self.site = site
+        self.found = found
+        self.keeping = keeping
+        self.seconds = seconds
+        self.expected: dict[str, Seen] = {}
+        self.changed: dict[str, None] = {}
+        self.refusals: list[str] = []
+        self.unsynced: list[int] = []
+        self.count = 0
         self.room = min(_MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3)
-        stored = self.keeping.stored
-        files = stored.files if stored is not None else ()
-        self.kept = frozenset(file.path for file in files if file.pristine is not None)
+        stored = keeping.stored
+        self.kept = frozenset(file.path for file in (stored.files if stored else ()) if file.pristine is not None)
         self.born = ourselves(self._directory("stage"))
         self._directory("backup")
         self._directory("pristine")  # there with every receipt, be it empty: it is read as a tree
-        self.heirs.update((folder.path, folder.owner) for folder in self.found.made)
+        self.heirs = {folder.path: folder.owner for folder in found.made}
 
     def sync_files(self) -> None:
         """Sync what was written since the last time."""

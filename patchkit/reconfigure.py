@@ -63,6 +63,7 @@ def standing_request(situation: Situation, request: Request) -> tuple[Request, t
         patches=(),
         lenient=False,
         taken_stays=True,
+        found=tuple((directory, series, origin) for directory, series, origin, _ in there),
         terms=replace(request.terms, package_only=True, unlocked=not all(layer.locked for *_, layer in there)),
     )
     return part, tuple(series for _, series, _, _ in there)

@@ -16,6 +16,7 @@ from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import MAX_RAW, inflate_patch
 from patchkit.errors import PatchkitError, SeriesError
+from patchkit.held import read_all
 from patchkit.lock import LOCK_NAME, Lock, read_lock
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
@@ -265,8 +266,7 @@ def read_below(directory: Path, name: str, *, limit: int, place: str) -> bytes:
             raise SeriesError(f"{place}: {name} is not a file", why=f"{path} is something else")
         if status.st_size > limit:
             raise SeriesError(f"{place}: {name} is larger than {limit >> 20} MiB", why=f"it has {status.st_size} bytes")
-        with open(handle, "rb", closefd=False) as stream:
-            return stream.read(limit)
+        return read_all(handle, status.st_size)[:limit]
     finally:
         os.close(handle)
 

@@ -153,12 +153,16 @@ def file_paths(file: FilePatch, path_map: PathMap, exists: Exists) -> tuple[str,
 
 def outside_note(name: str) -> str:
     """Say what it means that a file of a patch is not in this tree: harmless, needs a build, changes dependencies."""
-    bare = name.removeprefix("a/").removeprefix("b/")
-    if _DEPENDENCIES.search(bare):
-        return "changes dependencies: reinstall"
-    if _NATIVE.search(bare):
+    if is_native(name):
         return NATIVE
-    return HARMLESS if _HARMLESS.search(bare) else UNKNOWN
+    if _DEPENDENCIES.search(name):
+        return "changes dependencies: reinstall"
+    return HARMLESS if _HARMLESS.search(name) else UNKNOWN
+
+
+def is_native(name: str) -> bool:
+    """Tell whether a file of a patch is compiled."""
+    return bool(_NATIVE.search(name)) and not _DEPENDENCIES.search(name)
 
 
 def _names(file: FilePatch, strip: int) -> tuple[str | None, str | None]:

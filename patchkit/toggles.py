@@ -22,7 +22,7 @@ from patchkit.receipt import Receipt
 from patchkit.record import dataclass
 from patchkit.resources import patches_directory
 from patchkit.series import PatchEntry, Series, applies, read_below, retired
-from patchkit.strip import NATIVE, outside_note
+from patchkit.strip import is_native
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle
 from patchkit.wanted import Terms
@@ -120,7 +120,7 @@ def usage_of(series: Iterable[Series], tree: TargetTree) -> Usage:
 def needs_build(entry: PatchEntry) -> bool:
     """Tell whether a patch changes sources that are compiled."""
     names = (name for file in entry.patch.files for name in (file.old_name, file.new_name) if name)
-    return any(outside_note(name) == NATIVE for name in names)
+    return any(map(is_native, names))
 
 
 def added_symbols(entry: PatchEntry) -> frozenset[str]:

@@ -12,7 +12,6 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from patchkit.diff.parse import parse_patch
-from patchkit.diff.produce import produce_diff
 from patchkit.errors import SeriesError
 from patchkit.stack import WantedPatch
 from patchkit.target import TargetTree
@@ -29,6 +28,8 @@ def runtime_patch(parts: Collection[str], runtime: Path, tree: TargetTree) -> Wa
     """
     if not parts:
         return None
+    from patchkit.diff.produce import produce_diff
+
     files = {PurePosixPath("__init__.py"): b""}
     for part in sorted(parts):
         files.update(_part_files(part, runtime))

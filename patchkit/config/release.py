@@ -28,7 +28,8 @@ class Release(str):
 
 def is_version(text: str) -> bool:
     """Tell whether PEP 440 knows the text as a version."""
-    return _parsed(str(text)) is not None
+    plain = str(text).split(".")  # nothing but numbers: packaging takes as long to load as to read a Kconfig
+    return all(part.isascii() and part.isdigit() for part in plain) or _parsed(str(text)) is not None
 
 
 def _order(one: str, other: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.diff.model import NO_NEWLINE
@@ -46,10 +45,23 @@ def split_lines(content: bytes) -> list[bytes]:
 
 def hunk_sides(hunk: Hunk) -> Sides:
     """Read both sides of a hunk; a line before a no-newline marker has no LF."""
-    return _read_sides(hunk.lines)
+    body = hunk.lines
+    known = _recent.get(id(body))
+    if known is not None:
+        return known[1]
+    if len(_recent) >= _MOST_RECENT:
+        _recent.clear()
+    sides = _read_sides(body)
+    _recent[id(body)] = (body, sides)
+    return sides
 
 
-@lru_cache(maxsize=1 << 10)  # placing and applying ask for the same hunk one after the other
+_MOST_RECENT = 1 << 10
+# Placing and applying ask for the same hunk one after the other. Found by identity: to hash the lines of a hunk takes
+# as long as half of reading them. The lines are held, so that no others get their identity.
+_recent: dict[int, tuple[tuple[bytes, ...], Sides]] = {}
+
+
 def _read_sides(body: tuple[bytes, ...]) -> Sides:
     old: list[bytes] = []
     new: list[bytes] = []

@@ -7,7 +7,6 @@ like a change (a hunk longer than its counts, a damaged `@@` line, a combined di
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from patchkit.diff.binary import MARKER, MAX_BINARY, read_binary
 from patchkit.diff.header import (
@@ -37,21 +36,23 @@ _MARKER = NO_NEWLINE + b" "
 _STRIPPED = (b"", b"\r")  # an empty context line whose blank was stripped on the way
 
 
-@dataclass(kw_only=True, slots=True)
 class _Reader:
     """Where the reading stands: `floor` is behind the last file; `bare_returns` are body lines that are only a CR."""
 
-    text: PatchText
-    binary_room: int
-    floor: int = 0
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    bare_returns: list[int] = field(default_factory=list)
+    __slots__ = ("bare_returns", "binary_room", "floor", "spans", "text")
+
+    def __init__(self, text: PatchText) -> None:
+        self.text = text
+        self.binary_room = MAX_BINARY
+        self.floor = 0
+        self.spans: list[tuple[int, int]] = []
+        self.bare_returns: list[int] = []
 
 
 def parse_patch(raw: bytes, *, source: str) -> Patch:
     """Read a patch (gz is inflated); PatchFormatError with file, line and the line itself when it cannot be read."""
     text = read_text(raw, source=source)
-    reader = _Reader(text=text, binary_room=MAX_BINARY)
+    reader = _Reader(text)
     files: list[FilePatch] = []
     while (header := _find_header(text, reader.floor)) is not None:
         files.append(_read_file(reader, header))
