@@ -83,7 +83,8 @@ def run_all(directory: Path) -> int:
         artifact = build_shim(library, work / "cache")
         replacement = build_replacement(work)
         seen = run_children(artifact, library, replacement, work)
-        seen["calls"] = native.measure(Workshop(directory=work), ROUNDS)
+        (work / "calls").mkdir()
+        seen["calls"] = native.measure(Workshop(directory=work / "calls"), ROUNDS)
     record = {**proof(seen, artifact), "seen": seen}
     directory.mkdir(parents=True, exist_ok=True)
     (directory / RECORD).write_text(json.dumps(record, indent=1) + "\n")
@@ -123,9 +124,9 @@ def build_replacement(work: Path) -> Path:
     if nvcc is None:
         raise SystemExit("nvcc is not on the PATH")
     include = f"-I{CHECKOUT / 'native' / 'include'}"
-    source = str(CHECKOUT / "tests" / "native" / "programs" / "replacement.cu")
+    source = str(CHECKOUT / "tests" / "native" / "programs" / "replacement.cpp")
     output = work / "libreplacement.so"
-    compile_with((nvcc, *_NVCC, "-Xcompiler", "-fPIC", include, "-o", str(output), source), work)
+    compile_with((nvcc, *_NVCC, "-x", "cu", "-Xcompiler", "-fPIC", include, "-o", str(output), source), work)
     return output
 
 

@@ -37,8 +37,8 @@ inline bool is_replaceable(const Flash &call)
 {
     auto type = call.q.scalar_type();
     bool known = type == at::kHalf || type == at::kBFloat16 || type == at::kFloat;
-    bool same =
-        call.k.scalar_type() == type && call.v.scalar_type() == type && call.out && call.q.size(-1) == call.v.size(-1);
+    bool same = call.k.scalar_type() == type && call.v.scalar_type() == type && call.out &&
+                call.out->scalar_type() == type && call.q.size(-1) == call.v.size(-1);
     bool window = call.right == (call.causal ? 0 : -1) || (call.causal && call.right == -1);
     return call.is_plain && known && same && window && (call.causal || call.left < 0) && call.out->is_contiguous() &&
            call.q.stride(-1) == 1 && call.k.stride(-1) == 1 && call.v.stride(-1) == 1 && are_lengths(call.q_starts) &&

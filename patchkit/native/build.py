@@ -138,7 +138,8 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
         *sorted(map(str, (native / "shim").glob("*.c"))),
         str(native / f"shim/trampoline_{tools.machine}.S"),
     ]
-    script = ("-Wl,--version-script=symbols.map", *LINK_FLAGS, "-ldl", "-pthread")
+    # -Bsymbolic: its own table of layouts, whoever else exports one.
+    script = ("-Wl,--version-script=symbols.map", "-Wl,-Bsymbolic", *LINK_FLAGS, "-ldl", "-pthread")
     yield compile_with(
         (*tools.cc, *STAGE1_FLAGS, "-I.", include, f"-I{native / 'shim'}", "-o", STAGE1, *sources, *script), work
     )

@@ -20,6 +20,7 @@ from typing import Any
 _COUNT, _TRANSFORM = 1, 3
 _TYPES = {"torch.float32": 6, "torch.float64": 7, "torch.float16": 5, "torch.bfloat16": 15}  # c10::ScalarType
 _UNKNOWN = 255
+_FOR_ALL = "CompositeImplicitAutograd"  # of an operator that was defined together with its function
 _NAMES = {"q": ("query", "q"), "k": ("key_cache", "k"), "o": ("out", "output")}
 _SCALES = ("scale", "softmax_scale")
 
@@ -79,11 +80,7 @@ class _Overriding:
         import torch
 
         index = self._stage1.patchkit_shim_operator(symbol.encode())
-        keys = [
-            key
-            for key in ("CPU", "CUDA")
-            if torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)  # noqa: SLF001
-        ]
+        keys = _keys(operator)
         if index < 0 or not hasattr(torch.library, "get_kernel") or not keys:
             why = "no segment" if index < 0 else "torch.library.get_kernel or a kernel is missing"
             print(f"patchkit shim: {operator} is not overridden: {why}", file=sys.stderr)  # noqa: T201 -- an engine's log
@@ -94,12 +91,18 @@ class _Overriding:
         arguments = getattr(getattr(torch.ops, namespace), name).default._schema.arguments  # noqa: SLF001
         places = {one.name: place for place, one in enumerate(arguments)}
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # torch says that a kernel is registered over another: that is what is meant
+            warnings.simplefilter("ignore")  # that a kernel is registered over another is what is meant
             for key in keys:
                 wrapper = _wrapper(self._stage1, index, torch.library.get_kernel(operator, key), places)
                 library.impl(name, wrapper, key, with_keyset=True, allow_override=True)
+
+
+def _keys(operator: str) -> list[str]:
+    """Return where an operator has kernels; one kernel for all stands in for each of them."""
+    import torch
+
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001 -- no public name
+    return [key for key in ("CPU", "CUDA") if has_kernel(operator, key) or has_kernel(operator, _FOR_ALL)]
 
 
 _libraries: list[Any] = []  # what is registered is taken back when its library goes

@@ -140,12 +140,14 @@ def test_an_exception_of_the_operator_reaches_python_unchanged(bench: Bench, tmp
 
 def test_the_doctor_says_what_was_seen(bench: Bench) -> None:
     tree = bench.released(VLLM_063).tree
-    said = patchkit("native", "doctor", "--target", "vllm", "--root", tree, "--json")
+    with_torch = ("--python", python_of(VLLM_063))
+    said = patchkit("native", "doctor", "--target", "vllm", "--root", tree, *with_torch, "--json")
     assert said.status == 0, said.said
     found = {one["name"]: one["chosen"] for one in said.report["entry_points"]}
     assert found == {"paged_attention_v1": "LD_PRELOAD", "paged_attention_v2": "LD_PRELOAD"}
     ways = {way["method"]: (way["reaches"], way["why"]) for way in said.report["entry_points"][0]["ways"]}
     assert ways["the engine's plugin"] == (False, "vllm 0.6.3+cpu loads its libraries before its plugins")
+    assert ways["torch dispatcher"][0], ways["torch dispatcher"][1]
     missing = [one["symbol"] for one in said.report["missing"]]
     assert any("KSs" in symbol for symbol in missing), "the other C++ ABI is not in this library"
 

@@ -11,7 +11,7 @@ import pytest
 from patchkit.native.doctor import Diagnosis, diagnose
 from patchkit.native.library import read_library
 from patchkit.native.program import program_faults
-from patchkit.native.symbols import named_entry_points
+from patchkit.native.symbols import EntryPoint, named_entry_points
 from patchkit.native.target_libraries import TargetLibraries
 from tests.native.workshop import PROBED, Workshop, run
 
@@ -55,6 +55,23 @@ def test_every_way_has_a_reason(workshop: Workshop) -> None:
     _, [diagnosis] = examine(workshop, "plain")
     assert all(way.why for way in diagnosis.ways)
     assert diagnosis.chosen == "LD_PRELOAD"
+
+
+@pytest.mark.parametrize(("version", "plugin"), [("0.6.3", False), ("0.32.0", True)])
+@pytest.mark.parametrize("hands_out", [True, False])
+def test_the_plugin_and_the_dispatcher_depend_on_release_and_torch(
+    workshop: Workshop, version: str, plugin: bool, hands_out: bool
+) -> None:
+    path = workshop.library("libdoctor-symbolic.so", "special.c", *KINDS["symbolic"][0])
+    row = EntryPoint(engine="vllm", releases="", object="*", hook="paged_attention_v1", symbol="probe")
+    found = TargetLibraries(libraries=(read_library(path, ["probe"]),), unreadable=())
+    kernels = (hands_out, "torch says so")
+    [diagnosis] = diagnose([row], found, version=version, program=None, kernels=kernels)
+    assert diagnosis.chosen == ("torch dispatcher" if hands_out else "")
+    ways = {way.method: way for way in diagnosis.ways}
+    assert "torch says so" in ways["torch dispatcher"].why
+    assert ways["the engine's plugin"].reaches is False, "linked with -Bsymbolic"
+    assert ("before its plugins" in ways["the engine's plugin"].why) == (not plugin)
 
 
 def test_a_static_program_is_out_of_reach(workshop: Workshop) -> None:

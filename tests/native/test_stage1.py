@@ -230,14 +230,15 @@ class TestObject:
         [size] = re.findall(r"\(INIT_ARRAYSZ\)\s+(\d+)", said)
         assert int(size) == 2 * 8, "ours, and the compiler's frame_dummy"
 
-    def test_it_exports_the_entry_points_and_nothing_else(self, workshop: Workshop) -> None:
+    def test_it_exports_the_entry_points_its_table_and_what_a_plugin_calls(self, workshop: Workshop) -> None:
         said = subprocess.run(
             ["nm", "-D", "--defined-only", "--format=just-symbols", str(workshop.shim(*PROBED).stage1)],
             capture_output=True,
             text=True,
             check=True,
         )
-        assert sorted(said.stdout.split()) == sorted(PROBED)
+        ours = [f"patchkit_shim_{name}" for name in ("call", "operator", "qk_scale", "traced")]
+        assert sorted(said.stdout.split()) == sorted([*PROBED, *ours, "patchkit_layout_table"])
 
     def test_it_has_unwind_tables_for_the_trampolines(self, workshop: Workshop) -> None:
         said = _readelf("--debug-dump=frames", workshop.shim(*PROBED).stage1)

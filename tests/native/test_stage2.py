@@ -77,6 +77,16 @@ class TestModes:
         counted = ran.watched[0].counted
         assert (counted.replaced, counted.compared, counted.differed) == (36, 4, 0)
 
+    def test_a_library_without_the_function_is_said(
+        self, workshop: Workshop, shim: BuildArtifact, segments: Path
+    ) -> None:
+        other = str(workshop.library("libspecial.so", "special.c"))
+        ran = host(shim, segments, Settings(mode="replace"), PATCHKIT_SHIM_REPLACE=other)
+        assert (ran.status, ran.out) == (0, plain(shim, segments))
+        [line] = ran.err.splitlines()
+        assert line.startswith("patchkit shim: no patchkit_attention_run to replace with: ")
+        assert line.endswith("; calls are passed through")
+
     def test_replace_falls_back_on_the_first_difference(
         self, workshop: Workshop, shim: BuildArtifact, segments: Path
     ) -> None:
