@@ -134,6 +134,15 @@ def test_lines_of_a_gated_patch_that_is_on_are_settled_for_one_without_a_gate() 
     assert guarded.selected == ("A",)
 
 
+def test_insertions_among_the_comments_above_a_statement_meet() -> None:
+    base = "def f(x):\n    b(x)\n    # one\n    # two\n    # three\n    # four\n    c(x)\n"
+    first = base.replace("# one\n", "# one\n    new(x)\n")
+    guarded = guard(("A", first), ("B", first.replace("# three\n", "# three\n    newer(x)\n")), base=base)
+    assert guarded.compared == 4
+    assert guarded.regions[0].symbols == ("A", "B")
+    assert content_of(guarded).count("new(x)") > 0
+
+
 def test_toggles_that_meet_one_other_alone_stand_side_by_side_in_its_branches() -> None:
     lines = [f"    s{n}(x)\n" for n in range(20)]
     base = "def f(x):\n" + "".join(lines)
