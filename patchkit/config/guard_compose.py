@@ -251,9 +251,10 @@ class _Nest:
                 raise _CrowdedError
             made = sorted(edits, key=lambda one: (one.start, one.end))
             return spliced(lines, made), max((one.level for one in made), default=Level.STATEMENT)
-        if len(free) == 1:
-            raise RefusedGuardsError(self._dependency(on | set(free)))
-        return self._decided(on, free, _meeting_most(edits, [one for one in free if variants[one] is not None]))
+        candidates = [symbol for symbol in free if variants[symbol] is not None]
+        if len(free) == 1 or not candidates:
+            raise RefusedGuardsError(self._dependency(on | {free[0]}))
+        return self._decided(on, free, _meeting_most(edits, candidates))
 
     def _decided(self, on: frozenset[str], free: tuple[str, ...], first: str) -> tuple[list[bytes], Level]:
         """Decide one symbol: a guard around (or beside) those of the others, without it and with it."""

@@ -56,6 +56,13 @@ def test_patch_on_lines_of_another_needs_a_dependency() -> None:
     assert "CONFIG_B edits lines of CONFIG_A: add `depends on A`" in refusal.reason
 
 
+def test_two_patches_on_lines_of_a_third_need_a_dependency() -> None:
+    first = BASE.replace("c(x)", "cc(x)")
+    second = first.replace("cc(x)", "ccc(x)")
+    (refusal,) = guard(("A", first), ("B", second), ("C", second.replace("ccc(x)", "cccc(x)"))).refusals
+    assert "CONFIG_B edits lines of CONFIG_A: add `depends on A`" in refusal.reason
+
+
 @pytest.mark.parametrize("place", ["before", "behind"])
 def test_touching_insertion_needs_a_dependency(place: str) -> None:
     first = BASE.replace("    c(x)\n", "    c(x)\n    new(x)\n")
