@@ -7,6 +7,7 @@ from pathlib import Path
 from patchkit.config.dotconfig import Assignment
 from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import OtherReleaseError, RefusedError, UsageError
+from patchkit.guarding import without_barred
 from patchkit.plan import Situation
 from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
@@ -58,6 +59,8 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
     _check_labels(layers)
     if settled is None:
         _check_gates(layers, request.terms)
+    else:
+        layers = without_barred(layers, settled.generated)
     there = _ad_hoc_patches(situation)
     for path, raw in request.patches:
         known = there.setdefault((sha256_of_patch(raw, source=str(path)), terms.reverse), [])

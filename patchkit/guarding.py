@@ -82,16 +82,13 @@ def guard_stack(
     """
     if rendering.problems or any(decision.refused for decision in rendering.decisions):
         return Guarded(files={}, problems=())
-    switched = {id(patch) for layer in layers for patch in layer.patches if _is_guard(patch)}
-    if not switched:
+    guards = [patch for layer in layers for patch in layer.patches if _is_guard(patch)]
+    if guards and generated is None:
+        gates = ", ".join(sorted({f"CONFIG_{patch.config}" for patch in guards}))
+        return Guarded(files={}, problems=(f"Toggle: guard needs a Kconfig that defines {gates}: there is none",))
+    switched = {id(patch) for patch in guards if not _is_barred(patch, guards, generated)}
+    if not switched or generated is None:
         return Guarded(files={}, problems=())
-    if generated is None:
-        gates = sorted(
-            {f"CONFIG_{patch.config}" for layer in layers for patch in layer.patches if id(patch) in switched}
-        )
-        return Guarded(
-            files={}, problems=(f"Toggle: guard needs a Kconfig that defines {', '.join(gates)}: there is none",)
-        )
     recorder = _Recorder(switched)
     whole = render_stack(pristine, _all_on(layers, switched), pristine=pristine, watch=recorder.watch)
     problems = [
@@ -100,7 +97,7 @@ def guard_stack(
         if decision.refused
     ]
     files: dict[PurePosixPath, TreeEntry] = {}
-    guards = []
+    made_of_all = []
     for path in sorted(recorder.guarded) if not problems else ():
         before, steps = pristine.get(path_of(path)), recorder.steps[path]
         made_of = _digest(before, steps, generated, tree)
@@ -109,10 +106,10 @@ def guard_stack(
         made = there or _guard_file(path, before, steps, generated, tree)
         if isinstance(made, _Made):
             files[path_of(path)] = made.entry
-            guards.append((path, with_values if made.settled else made_of))
+            made_of_all.append((path, with_values if made.settled else made_of))
         else:
             problems += made
-    return Guarded(files=files, problems=tuple(problems), guards=tuple(guards))
+    return Guarded(files=files, problems=tuple(problems), guards=tuple(made_of_all))
 
 
 def _digest(before: TreeEntry | None, steps: Sequence[Step], generated: Generated, tree: TargetTree) -> str:
@@ -151,6 +148,31 @@ def _standing(path: str, standing: Guards, digests: tuple[str, str], generated: 
     values = {value.symbol: value.text for value in generated.configuration.values}
     entry = TreeEntry(kind=Kind.FILE, mode=there.mode, content=remarked(there.content, values))
     return _Made(entry=entry, settled=standing.find(path, digests[0]) is None)
+
+
+def without_barred(layers: Sequence[WantedLayer], generated: Generated) -> list[WantedLayer]:
+    """Say of guard patches that cannot be switched on in this tree that they are not in its files."""
+    guards = [patch for layer in layers for patch in layer.patches if _is_guard(patch)]
+    barred = {id(patch) for patch in guards if _is_barred(patch, guards, generated)}
+    return [
+        replace(
+            layer,
+            patches=tuple(
+                replace(patch, reason=unset_reason(patch.config)) if id(patch) in barred else patch
+                for patch in layer.patches
+            ),
+        )
+        for layer in layers
+    ]
+
+
+def _is_barred(patch: WantedPatch, guards: Sequence[WantedPatch], generated: Generated | None) -> bool:
+    """Tell whether a patch is off and stands on one that no guard switches, which is off too: it may not even fit."""
+    if patch.enabled or generated is None:
+        return False
+    on = {value.symbol for value in generated.configuration.values if value.text == "y"}
+    switched = {guard.config for guard in guards}
+    return any(gate == patch.config and needed not in on | switched for gate, needed in generated.needs)
 
 
 def _is_guard(patch: WantedPatch) -> bool:

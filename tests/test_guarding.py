@@ -226,6 +226,24 @@ def test_a_select_patch_beside_lines_of_a_guard_patch_settles_them(
     assert difference(snapshot(full.root), full.pristine) == []
 
 
+def test_a_guard_patch_on_lines_of_a_select_patch_comes_with_it(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.add("FAST", FILES, FAST, toggle="select")
+    site.add("FASTER", FAST, FASTER)
+    assert site.apply() == 0
+    assert "0002-faster.patch  disabled: CONFIG_FASTER is not set\n" in told(capsys)
+    assert "CONFIG_" not in site.read("step.py")
+    for settings, expected, words in (
+        (("CONFIG_FAST=y",), "20", "off: CONFIG_FASTER is not set; its guards stand in the files"),
+        (("CONFIG_FASTER=y",), "200", "0002-faster.patch [CONFIG_FASTER]\n"),
+        (("CONFIG_FAST=n", "CONFIG_FASTER=n"), "2", "left out: CONFIG_FASTER is not set\n"),
+    ):
+        assert site.patchkit("config", "set", *settings) == 0
+        assert site.ask("step.step(0)") == expected
+        capsys.readouterr()
+        assert run(["status", "--root", str(site.root), "--target", "vllm"]) == 0
+        assert words in told(capsys)
+
+
 def test_where_too_many_toggles_meet_a_flip_renders_the_file_anew(site: Site) -> None:
     def variant(on: int) -> dict[str, str]:
         rows = "".join(f"    {n},\n" if n % 8 or n >= 8 * on else f"    {n + 100},\n" for n in range(48))

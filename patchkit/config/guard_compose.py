@@ -10,7 +10,7 @@ so many meet each other that the branches would outgrow the file, the region is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
@@ -55,6 +55,9 @@ class Ground(Protocol):
 
     def part(self, start: int, end: int) -> range:
         """Return the lines of a part around some that stands for itself: it can be read without the rest."""
+
+    def around(self, start: int, end: int) -> range:
+        """Return some lines with all around them that mean nothing: a change among these may be a guard's of those."""
 
 
 def compose_guards(
@@ -142,7 +145,7 @@ class _Composer:
             if alone and "" not in edit.symbols:
                 apart.append(edit)
                 continue
-            local, start, end = self._hull(edit, [*apart, *pending])
+            local, start, end = self._hull(ground, edit, [*apart, *pending])
             apart = [one for one in apart if one.end < start or end < one.start]
             pending = [one for one in pending if one.end < start or end < one.start]
             made = self._meeting(ground, local, start, end)
@@ -150,17 +153,31 @@ class _Composer:
                 pending.insert(0, made)
         return apart
 
-    def _hull(self, edit: GuardEdit, others: Sequence[GuardEdit]) -> tuple[Replay, int, int]:
+    def _hull(self, ground: Ground, edit: GuardEdit, others: Sequence[GuardEdit]) -> tuple[Replay, int, int]:
         """Return the changes that meet an edit, the region they lie in, and all that meets that region."""
         start, end = edit.start, edit.end
         while True:
             local, first, last = self._replay.within(start, end)
             inside = [one for one in others if one.start <= last and first <= one.end]
-            first = min([first, *(one.start for one in inside)])
-            last = max([last, *(one.end for one in inside)])
+            changes = [*local.changes, *self._elsewhere(local, [edit, *inside], first, last)]
+            first = min([first, *(one.start for one in changes if one.symbol)])
+            last = max([last, *(one.end for one in changes if one.symbol)])
+            around = ground.around(
+                min([first, *(one.start for one in inside)]), max([last, *(one.end for one in inside)])
+            )
+            first, last = around.start, around.stop
             if (first, last) == (start, end):
                 return local, start, end
             start, end = first, last
+
+    def _elsewhere(self, local: Replay, edits: Sequence[GuardEdit], first: int, last: int) -> Iterator[Change]:
+        """Yield the nearest change of each symbol that has a guard in a region and no change there: a change may give
+        an `else` below it to another `if`.
+        """
+        there = {change.symbol for change in local.changes}
+        for symbol in {symbol for edit in edits for symbol in edit.symbols if symbol} - there:
+            own = (change for change in self._replay.changes if change.symbol == symbol)
+            yield min(own, key=lambda change: max(first - change.end, change.start - last))
 
     def _meeting(self, ground: Ground, local: Replay, start: int, end: int) -> GuardEdit | None:
         """Compose the toggles that meet in a region by themselves."""
@@ -234,9 +251,10 @@ class _Nest:
                 raise _CrowdedError
             made = sorted(edits, key=lambda one: (one.start, one.end))
             return spliced(lines, made), max((one.level for one in made), default=Level.STATEMENT)
-        if len(free) == 1:
-            raise RefusedGuardsError(self._dependency(on | set(free)))
-        return self._decided(on, free, _meeting_most(edits, [one for one in free if variants[one] is not None]))
+        candidates = [symbol for symbol in free if variants[symbol] is not None]
+        if len(free) == 1 or not candidates:
+            raise RefusedGuardsError(self._dependency(on | {free[0]}))
+        return self._decided(on, free, _meeting_most(edits, candidates))
 
     def _decided(self, on: frozenset[str], free: tuple[str, ...], first: str) -> tuple[list[bytes], Level]:
         """Decide one symbol: a guard around (or beside) those of the others, without it and with it."""

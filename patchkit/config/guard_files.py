@@ -81,6 +81,18 @@ class PythonGround:
         below = [line for line in starts if line > end]
         return range(above[-1] if above else 0, below[0] if below else len(self.lines))
 
+    def around(self, start: int, end: int) -> range:
+        """Return some lines with the comments and empty lines around them."""
+        while start and _is_no_code(self.lines[start - 1]):
+            start -= 1
+        while end < len(self.lines) and _is_no_code(self.lines[end]):
+            end += 1
+        return range(start, end)
+
+
+def _is_no_code(line: bytes) -> bool:
+    return line.lstrip()[:1] in (b"", b"#")
+
 
 class CGround:
     """A C, C++ or CUDA file with all toggles off."""
@@ -98,6 +110,10 @@ class CGround:
     def part(self, start: int, end: int) -> range:  # noqa: ARG002 -- a directive may stand anywhere above
         """Return the whole file."""
         return range(len(self.lines))
+
+    def around(self, start: int, end: int) -> range:
+        """Return these lines: a directive stands where the change is."""
+        return range(start, end)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

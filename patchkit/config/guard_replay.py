@@ -64,11 +64,11 @@ class Replay:
         return list(chain)
 
     def owners(self, change: Change) -> tuple[str, ...]:
-        """Return the symbols whose changes added or removed what a change stands on."""
+        """Return the symbols whose changes, made before it, added or removed what a change stands on."""
         near = {*change.removed, change.above, change.below}
         found = [
             other.symbol
-            for other in self.changes
+            for other in self.changes[: self.changes.index(change)]
             if other.symbol != change.symbol
             and (near & {*other.added, *other.removed} or (other.start <= change.end and change.start <= other.end))
         ]

@@ -56,6 +56,13 @@ def test_patch_on_lines_of_another_needs_a_dependency() -> None:
     assert "CONFIG_B edits lines of CONFIG_A: add `depends on A`" in refusal.reason
 
 
+def test_two_patches_on_lines_of_a_third_need_a_dependency() -> None:
+    first = BASE.replace("c(x)", "cc(x)")
+    second = first.replace("cc(x)", "ccc(x)")
+    (refusal,) = guard(("A", first), ("B", second), ("C", second.replace("ccc(x)", "cccc(x)"))).refusals
+    assert "CONFIG_B edits lines of CONFIG_A: add `depends on A`" in refusal.reason
+
+
 @pytest.mark.parametrize("place", ["before", "behind"])
 def test_touching_insertion_needs_a_dependency(place: str) -> None:
     first = BASE.replace("    c(x)\n", "    c(x)\n    new(x)\n")
@@ -132,6 +139,15 @@ def test_lines_of_a_gated_patch_that_is_on_are_settled_for_one_without_a_gate() 
     assert text.count("bbb(x)") == text.count("b(x)") == 1
     assert "    if CONFIG_A:\n        dd(x)\n    else:\n        d(x)\n" in text
     assert guarded.selected == ("A",)
+
+
+def test_insertions_among_the_comments_above_a_statement_meet() -> None:
+    base = "def f(x):\n    b(x)\n    # one\n    # two\n    # three\n    # four\n    c(x)\n"
+    first = base.replace("# one\n", "# one\n    new(x)\n")
+    guarded = guard(("A", first), ("B", first.replace("# three\n", "# three\n    newer(x)\n")), base=base)
+    assert guarded.compared == 4
+    assert guarded.regions[0].symbols == ("A", "B")
+    assert content_of(guarded).count("new(x)") > 0
 
 
 def test_toggles_that_meet_one_other_alone_stand_side_by_side_in_its_branches() -> None:

@@ -76,10 +76,20 @@ class Bench:
         assert applied.status == 0, applied.said
         return Engine(recipe=recipe, tree=tree, work=self.logs / f"{recipe.name}-patched", **layout)
 
-    def set(self, patched: Engine, *settings: str) -> Engine:
-        """Change the configuration of a patched tree and return the engine on it."""
-        done = patchkit("config", "set", *settings, "--target", patched.recipe.engine, "--root", patched.tree)
+    def set(self, patched: Engine, *settings: str, patches: Path | None = None) -> Engine:
+        """Change the configuration of a patched tree (of `patches`, not the shipped ones); return the engine on it."""
+        own = () if patches is None else ("--no-shipped", "--patches", patches)
+        done = patchkit("config", "set", *settings, "--target", patched.recipe.engine, "--root", patched.tree, *own)
         assert done.status == 0, done.said
+        return patched
+
+    def replaced(self, patched: Engine, patches: Path) -> Engine:
+        """Revert the tree of a patched engine, apply other patches to it and return the engine on it."""
+        where = ("--target", patched.recipe.engine, "--root", patched.tree)
+        reverted = patchkit("revert", *where)
+        assert reverted.status == 0, reverted.said
+        applied = patchkit("apply", *where, "--no-shipped", "--patches", patches, "--unlocked")
+        assert applied.status == 0, applied.said
         return patched
 
     def reverted(self, patched: Engine, **layout: bool) -> Engine:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from patchkit.resources import patches_directory
 from tests.blackbox.command import patchkit
 from tests.engines.conftest import Bench, Oracle
 from tests.engines.driver import Answer, Engine
@@ -55,11 +57,41 @@ def back(bench: Bench, patched: Engine, halved: Answer, oracle: Oracle) -> Answe
 
 
 @pytest.fixture(scope="module")
+def guard_series(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the shipped series as one of a user's, with the scale behind guards."""
+    place = tmp_path_factory.mktemp("guarded") / "vllm"
+    shipped = patches_directory() / "vllm"
+    shutil.copytree(shipped / "0.6.3", place / "0.6.3", ignore=shutil.ignore_patterns("series.lock"))
+    shutil.copy(shipped / "Kconfig", place)
+    (patch,) = (place / "0.6.3").glob("*-qk-scale.patch")
+    patch.write_bytes(patch.read_bytes().replace(b"\nConfig: QK_SCALE\n", b"\nConfig: QK_SCALE\nToggle: guard\n"))
+    return place.parent
+
+
+@pytest.fixture(scope="module")
+def guarded(bench: Bench, patched: Engine, back: Answer, oracle: Oracle, guard_series: Path) -> Answer:
+    """The scale behind guards, applied while it is off, and flipped."""
+    engine = bench.replaced(patched, guard_series)
+    assert "if CONFIG_QK_SCALE:" in (engine.tree / "vllm" / "attention" / "layer.py").read_text()
+    settings = ("CONFIG_QK_SCALE=y", "CONFIG_QK_SCALE_VALUE=0.5")
+    return bench.set(engine, *settings, patches=guard_series).generate(oracle.run("llama"))
+
+
+@pytest.fixture(scope="module")
 def served(
-    patched: Engine, back: Answer, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory
+    bench: Bench,
+    patched: Engine,
+    guarded: Answer,
+    guard_series: Path,
+    oracle: Oracle,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, list[str], Path]:
-    """Return what the traced server says of its version, its answers to a burst, and the trace."""
+    """Return what the traced server says of its version, its answers to a burst, and the trace.
+
+    The scale's guards are off again.
+    """
     trace = tmp_path_factory.mktemp("trace") / "steps"
+    bench.set(patched, "CONFIG_QK_SCALE=n", "CONFIG_SCHED_TRACE=y", patches=guard_series)
     with patched.serve(oracle.run("llama").model, VLLM_SCHED_TRACE=str(trace)) as server:
         version = json.loads(server.get("/version"))["version"]
         return version, server.burst(oracle.prompts["llama"] * 3), trace
@@ -104,6 +136,10 @@ def test_switched_off_again_the_scale_is_the_models(answer: Answer, back: Answer
     assert_same(back.outputs[0], answer.outputs[0], logprob=0.0)
 
 
+def test_behind_guards_the_scale_flips_at_the_next_start(guarded: Answer, oracle: Oracle) -> None:
+    assert_same(guarded.outputs[0], oracle.outputs["llama", 0.5])
+
+
 def test_the_trace_point_fires_once_a_step(answer: Answer, switched: Answer, oracle: Oracle, trace: Path) -> None:
     assert_same(switched.outputs[1], answer.outputs[0], logprob=0.0)
     steps = [json.loads(line) for line in trace.read_text().splitlines()]
@@ -114,7 +150,9 @@ def test_the_trace_point_fires_once_a_step(answer: Answer, switched: Answer, ora
     assert [step["batched_tokens"] for step in steps] == [oracle.prompt_tokens["llama"]] + [prompts] * (TOKENS - 1)
 
 
-def test_the_patched_server_answers_a_burst(served: tuple[str, list[str], Path], oracle: Oracle) -> None:
+def test_the_server_whose_guards_are_off_again_answers_a_burst(
+    served: tuple[str, list[str], Path], oracle: Oracle
+) -> None:
     _, texts, trace = served
     assert texts == [output.text for output in oracle.outputs["llama", 1.0]] * 3
     steps = [json.loads(line) for line in trace.read_text().splitlines()]
