@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines.process import Started, finished, started
-from tests.engines.recipe import HERE, SGLANG_051, TOKENS, VLLM_063, Recipe, cache_root, python_of
+from tests.engines.recipe import HERE, SGLANG_051, TOKENS, VLLM_032, VLLM_063, Recipe, cache_root, python_of
 
 OFFLINE_SECONDS = 600
 START_SECONDS = 400
@@ -77,17 +77,19 @@ class Engine:
             "HOME": str(self.work),
             "DO_NOT_TRACK": "1",
             "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "2",
+            "OMP_NUM_THREADS": "1",
             "PATH": f"{scripts}:{os.environ['PATH']}",
             "PYTHONNOUSERSITE": "1",
             "PYTHONPATH": ":".join(path),
             "SGLANG_USE_CPU_ENGINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
-            "TORCHINDUCTOR_CACHE_DIR": str(cache_root() / "inductor" / self.recipe.name),
+            "TORCHDYNAMO_DISABLE": "1",
             "VLLM_CACHE_ROOT": str(cache_root() / "vllm" / self.recipe.name),
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_NO_USAGE_STATS": "1",
         }
+        if self.recipe is VLLM_032:
+            chosen["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # else the workers of all tests share one core
         if self.one_process:
             chosen["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         return chosen
