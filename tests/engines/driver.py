@@ -58,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """An engine that can be started. `standins` puts the stand-ins for other packages on its path."""
+    """An engine that can be started. `standins` names the directory of tests/engines/standins that is on its path."""
 
     recipe: Recipe
     tree: Path
@@ -66,12 +66,12 @@ class Engine:
     """Where its home, logs and answers go."""
     one_process: bool = False
     """vLLM 0.32.0 only: no process of its own for the engine core and the worker."""
-    standins: bool = False
+    standins: str = ""
 
     def environment(self) -> dict[str, str]:
         """Return all that a process of this engine sees of the environment."""
         scripts = python_of(self.recipe).parent
-        path = [str(self.tree), *([str(STANDINS)] if self.standins else [])]
+        path = [str(self.tree), *([str(STANDINS / self.standins)] if self.standins else [])]
         chosen = {
             "HF_HUB_OFFLINE": "1",
             "HOME": str(self.work),
