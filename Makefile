@@ -11,7 +11,7 @@ SHOW := .venv-demo
 SHOWN := $(SHOW)/.installed
 NATIVE := $(wildcard native/*/*.[ch] native/*/*/*.h native/*/*.[ch]pp tests/native/programs/*)
 
-.PHONY: help demo demo-native test test-faults test-kernels engines test-engines lint format bench wheel clean
+.PHONY: help demo demo-native test test-faults test-kernels engines test-engines break-engines lint format bench wheel clean
 
 help:
 	@echo 'make demo          install, fetch the vllm 0.6.3 wheel (200 MB, kept in a cache), plan, apply, status, revert'
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-kernels  the attention kernels: in transformers, in the interpreter of Triton, compiled for Hopper; no GPU'
 	@echo 'make engines       build three real engines for a CPU (6 GB on disk, 2 GB to fetch, kept in a cache)'
 	@echo 'make test-engines  tests in which they run, and on released wheels; builds what is not built'
+	@echo 'make break-engines the same with three patches broken on purpose: the tests that hold them must fail, and no others'
 	@echo 'make lint          ruff, mypy, import order, text rules'
 	@echo 'make format        what ruff can mend by itself'
 	@echo 'make bench         speed, side by side with git apply, patch and quilt; ns per call through the shim, and per guard'
@@ -74,6 +75,9 @@ engines: $(STAMP)
 # A file has one engine: its starts are shared within a worker.
 test-engines: engines
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 12 -m engines
+
+break-engines: engines
+	$(BIN)/python -m tests.engines.breaking
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -139,7 +139,9 @@ def _build_tree(recipe: Recipe, path: Path) -> None:
 
 def _build_models(path: Path) -> None:
     """Make the models and have the oracle speak of each, at its own softmax scale and at half of it."""
-    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    # One thread: two that wait for each other after every small product take twice the time and more.
+    chosen = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+    offline = {**os.environ, **chosen}
     inside = HERE / "inside"
     subprocess.run([python_of(VLLM_063), inside / "models.py", CORPUS, path], check=True, env=offline)
     question = path / "question.json"

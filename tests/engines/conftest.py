@@ -9,10 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.blackbox.command import patchkit
+from tests.engines.breaking import chosen_series
 from tests.engines.driver import Engine, Output, Run, read_answer
 from tests.engines.recipe import (
     MODELS,
@@ -59,27 +61,31 @@ class Bench:
 
     trees: Path
     logs: Path
+    series: tuple[object, ...] = ()
+    """Options that name other patches than the shipped ones: those that were broken on purpose."""
 
-    def released(self, recipe: Recipe, **layout: bool) -> Engine:
+    def released(self, recipe: Recipe, **layout: Any) -> Engine:
         """Return the engine on the tree of the cache, which nobody writes to."""
         _need(environment_path(recipe))
         _need(tree_path(recipe))
         return Engine(recipe=recipe, tree=tree_path(recipe), work=self.logs / f"{recipe.name}-released", **layout)
 
-    def patched(self, recipe: Recipe, **layout: bool) -> Engine:
+    def patched(self, recipe: Recipe, **layout: Any) -> Engine:
         """Return the engine on a copy to which the command has applied the shipped series."""
         _need(environment_path(recipe))
         _need(tree_path(recipe))
         tree = self.trees / recipe.name
         shutil.copytree(tree_path(recipe), tree, symlinks=True, copy_function=_link)
-        applied = patchkit("apply", "--target", recipe.engine, "--root", tree)
+        other = ("--no-shipped", "--unlocked", *self.series) if self.series else ()
+        applied = patchkit("apply", "--target", recipe.engine, "--root", tree, *other)
         assert applied.status == 0, applied.said
         return Engine(recipe=recipe, tree=tree, work=self.logs / f"{recipe.name}-patched", **layout)
 
     def set(self, patched: Engine, *settings: str, patches: Path | None = None) -> Engine:
         """Change the configuration of a patched tree (of `patches`, not the shipped ones); return the engine on it."""
-        own = () if patches is None else ("--no-shipped", "--patches", patches)
-        done = patchkit("config", "set", *settings, "--target", patched.recipe.engine, "--root", patched.tree, *own)
+        series = self.series if patches is None else ("--no-shipped", "--patches", patches)
+        where = ("--target", patched.recipe.engine, "--root", patched.tree)
+        done = patchkit("config", "set", *settings, *where, *series)
         assert done.status == 0, done.said
         return patched
 
@@ -92,7 +98,7 @@ class Bench:
         assert applied.status == 0, applied.said
         return patched
 
-    def reverted(self, patched: Engine, **layout: bool) -> Engine:
+    def reverted(self, patched: Engine, **layout: Any) -> Engine:
         """Revert the tree of a patched engine, in which it has run, and return the engine on it."""
         reverted = patchkit("revert", "--target", patched.recipe.engine, "--root", patched.tree)
         assert reverted.status == 0, reverted.said
@@ -105,7 +111,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """Return a bench. The logs lie where pytest keeps what the last sessions left."""
     cache_root().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="trees-", dir=cache_root()) as trees:
-        yield Bench(trees=Path(trees), logs=tmp_path_factory.mktemp("engines"))
+        series = chosen_series(tmp_path_factory.mktemp("broken"))
+        yield Bench(trees=Path(trees), logs=tmp_path_factory.mktemp("engines"), series=series)
 
 
 def _need(part: Path) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines.process import Started, finished, started
-from tests.engines.recipe import HERE, SGLANG_051, TOKENS, VLLM_063, Recipe, cache_root, python_of
+from tests.engines.recipe import HERE, SGLANG_051, TOKENS, VLLM_032, VLLM_063, Recipe, cache_root, python_of
 
 OFFLINE_SECONDS = 600
 START_SECONDS = 400
@@ -58,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """An engine that can be started. `standins` puts the stand-ins for other packages on its path."""
+    """An engine that can be started. `standins` names the directory of tests/engines/standins that is on its path."""
 
     recipe: Recipe
     tree: Path
@@ -66,28 +66,30 @@ class Engine:
     """Where its home, logs and answers go."""
     one_process: bool = False
     """vLLM 0.32.0 only: no process of its own for the engine core and the worker."""
-    standins: bool = False
+    standins: str = ""
 
     def environment(self) -> dict[str, str]:
         """Return all that a process of this engine sees of the environment."""
         scripts = python_of(self.recipe).parent
-        path = [str(self.tree), *([str(STANDINS)] if self.standins else [])]
+        path = [str(self.tree), *([str(STANDINS / self.standins)] if self.standins else [])]
         chosen = {
             "HF_HUB_OFFLINE": "1",
             "HOME": str(self.work),
             "DO_NOT_TRACK": "1",
             "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "2",
+            "OMP_NUM_THREADS": "1",
             "PATH": f"{scripts}:{os.environ['PATH']}",
             "PYTHONNOUSERSITE": "1",
             "PYTHONPATH": ":".join(path),
             "SGLANG_USE_CPU_ENGINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
-            "TORCHINDUCTOR_CACHE_DIR": str(cache_root() / "inductor" / self.recipe.name),
+            "TORCHDYNAMO_DISABLE": "1",
             "VLLM_CACHE_ROOT": str(cache_root() / "vllm" / self.recipe.name),
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_NO_USAGE_STATS": "1",
         }
+        if self.recipe is VLLM_032:
+            chosen["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # else the workers of all tests share one core
         if self.one_process:
             chosen["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         return chosen

@@ -34,7 +34,7 @@ def served(patched: Engine, oracle: Oracle) -> list[str]:
 
 @pytest.fixture(scope="module")
 def reverted(bench: Bench, patched: Engine, answer: Answer, served: list[str]) -> Engine:
-    return bench.reverted(patched, standins=True)
+    return bench.reverted(patched, standins="sglang")
 
 
 def test_as_released_it_cannot_be_imported(bench: Bench, oracle: Oracle) -> None:
@@ -43,7 +43,7 @@ def test_as_released_it_cannot_be_imported(bench: Bench, oracle: Oracle) -> None
 
 
 def test_as_released_with_stand_ins_it_gives_the_oracles_tokens(bench: Bench, oracle: Oracle) -> None:
-    answer = bench.released(SGLANG_051, standins=True).generate(oracle.run("llama"))
+    answer = bench.released(SGLANG_051, standins="sglang").generate(oracle.run("llama"))
     assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
     assert answer.facts["strangers"] == ["sgl_kernel", "vllm"], "it does need them"
 

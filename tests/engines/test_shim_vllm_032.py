@@ -2,52 +2,73 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.blackbox.command import patchkit
 from tests.engines.conftest import Bench, Oracle
-from tests.engines.driver import Answer
 from tests.engines.expectation import assert_same
 from tests.engines.recipe import TOKENS, VLLM_032
-from tests.engines.shimmed import Shimmed, calls_of, host_library, with_shim
+from tests.engines.shimmed import calls_of, host_library, with_shim
 
 pytestmark = pytest.mark.engines
 
 LAYERS = 2
 
 
-@pytest.fixture(scope="module")
-def counting(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Shimmed:
-    return with_shim(bench.released(VLLM_032), tmp_path_factory.mktemp("segments"))
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A server under the shim: its processes as `native status` shows them after the first burst, and all answers."""
+
+    leader: int
+    worker: dict[str, Any]
+    others: list[dict[str, Any]]
+    texts: list[list[str]]
 
 
 @pytest.fixture(scope="module")
-def counted(counting: Shimmed, oracle: Oracle) -> Answer:
-    return counting.generate(oracle.run("llama"))
+def served(bench: Bench, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """One server: counting, then at half the scale, then counting again. Told from outside, while it runs."""
+    engine = with_shim(bench.released(VLLM_032), tmp_path_factory.mktemp("segments"))
+    prompts, segments = oracle.prompts["llama"], str(engine.segments)
+    with engine.serve(oracle.run("llama").model) as server:
+        texts, [worker, *others] = [server.burst(prompts)], engine.status()
+        for settings in (["mode=transform", "qk_scale=0.5"], ["mode=count"]):
+            asked = ("--pid", worker["pid"], *settings)
+            told = patchkit("native", "set", *asked, seconds=60, PATCHKIT_SHIM_DIRECTORY=segments)
+            assert told.status == 0, told.said
+            texts.append(server.burst(prompts))
+        return Served(leader=server.child.process.pid, worker=worker, others=others, texts=texts)
 
 
-def test_counted_it_gives_the_oracles_tokens(counted: Answer, oracle: Oracle) -> None:
-    assert_same(counted.outputs[0], oracle.outputs["llama", 1.0])
+def test_counted_it_gives_the_oracles_tokens(served: Served, oracle: Oracle) -> None:
+    assert served.texts[0] == [output.text for output in oracle.outputs["llama", 1.0]]
 
 
-def test_the_worker_is_counted_and_nobody_else(counting: Shimmed, counted: Answer) -> None:
-    assert counted.facts["processes"] == [2], "an engine core and a worker"
-    [worker, *others] = counting.status()
-    assert len(others) >= 2, "the shim is loaded in the others too"
-    assert [calls_of(other) for other in others] == [0] * len(others)
-    calls = calls_of(worker)
+def test_the_worker_is_counted_and_nobody_else(served: Served) -> None:
+    assert served.leader in [other["pid"] for other in served.others], "the worker is a process of its own"
+    assert len(served.others) >= 2, "the shim is loaded in the others too"
+    assert [calls_of(other) for other in served.others] == [0] * len(served.others)
+    calls = calls_of(served.worker)
     assert calls % LAYERS == 0
     assert calls >= TOKENS * LAYERS
-    [symbol] = [one for one in worker["entry_points"] if one["calls"]]
-    assert symbol["typed"], worker["stage2"]
+    [symbol] = [one for one in served.worker["entry_points"] if one["calls"]]
+    assert symbol["typed"], served.worker["stage2"]
+
+
+def test_a_mode_that_is_set_while_the_server_answers_is_seen(served: Served, oracle: Oracle) -> None:
+    whole, half = ([output.text for output in oracle.outputs["llama", scale]] for scale in (1.0, 0.5))
+    assert served.texts == [whole, half, whole]
 
 
 def test_half_the_scale_by_transform_is_half_the_scale_of_the_model(
     bench: Bench, oracle: Oracle, tmp_path: Path
 ) -> None:
-    engine = with_shim(bench.released(VLLM_032), tmp_path / "segments", "--mode", "transform", "--set", "qk_scale=0.5")
+    released = bench.released(VLLM_032, one_process=True)
+    engine = with_shim(released, tmp_path / "segments", "--mode", "transform", "--set", "qk_scale=0.5")
     answer = engine.generate(oracle.run("llama"))
     assert_same(answer.outputs[0], oracle.outputs["llama", 0.5])
     assert all(
@@ -73,26 +94,10 @@ def test_let_in_by_a_plugin_it_counts_the_worker_too(
 
 def test_attention_by_another_kernel_gives_the_oracles_tokens(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
     replaced = ("--mode", "replace", "--set", "every=5", "--replace", str(host_library(tmp_path)))
-    engine = with_shim(bench.released(VLLM_032), tmp_path / "segments", *replaced)
+    engine = with_shim(bench.released(VLLM_032, one_process=True), tmp_path / "segments", *replaced)
     answer = engine.generate(oracle.run("llama"))
     assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
     counts = engine.status()[0]["replace"]
     assert counts["differed"] == 0
     assert counts["compared"] >= TOKENS * LAYERS // 5
     assert counts["replaced"] + counts["compared"] == calls_of(engine.status()[0])
-
-
-def test_a_mode_that_is_set_while_the_server_answers_is_seen(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
-    engine = with_shim(bench.released(VLLM_032), tmp_path / "segments")
-    prompts = oracle.prompts["llama"]
-    whole, half = ([output.text for output in oracle.outputs["llama", scale]] for scale in (1.0, 0.5))
-    where = {"PATCHKIT_SHIM_DIRECTORY": str(engine.segments)}
-    with engine.serve(oracle.run("llama").model) as server:
-        assert server.burst(prompts) == whole
-        pid = engine.status()[0]["pid"]
-        told = patchkit("native", "set", "--pid", pid, "mode=transform", "qk_scale=0.5", cwd=None, seconds=60, **where)
-        assert told.status == 0, told.said
-        assert server.burst(prompts) == half
-        told = patchkit("native", "set", "--pid", pid, "mode=count", cwd=None, seconds=60, **where)
-        assert told.status == 0, told.said
-        assert server.burst(prompts) == whole

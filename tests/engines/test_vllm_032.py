@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,15 @@ from tests.engines.recipe import MODELS, VLLM_032
 
 pytestmark = pytest.mark.engines
 
+QUESTION = "arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)"
+
 
 @pytest.fixture(scope="module")
 def released(bench: Bench, oracle: Oracle) -> Answer:
-    return bench.released(VLLM_032, one_process=True).generate(*(oracle.run(name) for name in MODELS))
+    """First the default layout, from a process in which no engine has run; then every model in that process itself."""
+    default = oracle.run("llama", VLLM_ENABLE_V1_MULTIPROCESSING="1")
+    engine = bench.released(VLLM_032, one_process=True)
+    return engine.generate(default, *(oracle.run(name) for name in MODELS))
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +38,28 @@ def answer(patched: Engine, oracle: Oracle) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def reverted(bench: Bench, patched: Engine, answer: Answer) -> Engine:
+def refused(patched: Engine, oracle: Oracle) -> Answer | None:
+    """The patched engine, told of AMX that Linux does not permit."""
+    if not no_amx():
+        return None
+    engine = replace(patched, standins="amx", one_process=True)
+    return engine.generate(oracle.run("llama", dtype="bfloat16"))
+
+
+@pytest.fixture(scope="module")
+def reverted(bench: Bench, patched: Engine, answer: Answer, refused: Answer | None) -> Engine:
     return bench.reverted(patched, one_process=True)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_as_released_in_one_process_it_gives_the_oracles_tokens(released: Answer, oracle: Oracle, name: str) -> None:
-    assert_same(released.outputs[MODELS.index(name)], oracle.outputs[name, 1.0])
-    assert released.facts["processes"] == [0, 0, 0]
+    assert_same(released.outputs[1 + MODELS.index(name)], oracle.outputs[name, 1.0])
+    assert released.facts["processes"][1:] == [0, 0, 0]
 
 
-def test_as_released_in_three_processes_it_gives_the_oracles_tokens(bench: Bench, oracle: Oracle) -> None:
-    answer = bench.released(VLLM_032).generate(oracle.run("llama"))
-    assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
-    assert answer.facts["processes"] == [2], "an engine core and a worker"
+def test_as_released_in_three_processes_it_gives_the_oracles_tokens(released: Answer, oracle: Oracle) -> None:
+    assert_same(released.outputs[0], oracle.outputs["llama", 1.0])
+    assert released.facts["processes"][0] == 2, "an engine core and a worker"
 
 
 def test_the_released_server_answers_a_burst(bench: Bench, oracle: Oracle) -> None:
@@ -55,10 +69,28 @@ def test_the_released_server_answers_a_burst(bench: Bench, oracle: Oracle) -> No
 
 
 def test_patched_it_generates_in_bfloat16(answer: Answer, oracle: Oracle) -> None:
-    # Later on the rounding may swap two near tokens; of the first the prompts were chosen so that it is far ahead.
-    theirs = oracle.outputs["llama", 1.0]
-    assert all(len(output.tokens) == len(other.tokens) for output, other in zip(answer.outputs[0], theirs, strict=True))
-    assert [output.tokens[0] for output in answer.outputs[0]] == [output.tokens[0] for output in theirs]
+    assert_begins_as(answer, oracle)
+
+
+def test_patched_it_asks_linux_and_obeys_before_it_chooses_a_kernel(refused: Answer | None, oracle: Oracle) -> None:
+    if refused is None:
+        pytest.skip("Linux permits AMX here")
+    [told, answer] = said_of_amx(refused.log)
+    assert told == "cpu_worker.py is told of AMX"
+    assert answer.startswith(QUESTION)
+    assert not answer.endswith("permitted")
+    assert "The CPU has AMX, but the kernel does not permit this process to use it." in refused.log
+    assert_begins_as(refused, oracle)
+
+
+def test_without_the_patch_nobody_asks_linux_and_the_engine_ends(bench: Bench, oracle: Oracle) -> None:
+    if not no_amx():
+        pytest.skip("Linux permits AMX here")
+    with pytest.raises(EngineError) as raised:
+        bench.released(VLLM_032, standins="amx", one_process=True).generate(oracle.run("llama", dtype="bfloat16"))
+    said = said_of_amx(raised.value.log)
+    assert "utils.py is told of AMX" in said, "what chooses the kernels of linear layers"
+    assert not any(line.startswith(QUESTION) for line in said)
 
 
 def test_without_the_patch_amx_ends_the_worker(bench: Bench, oracle: Oracle, answer: Answer) -> None:
@@ -74,6 +106,18 @@ def test_reverted_it_is_what_was_released(reverted: Engine, oracle: Oracle) -> N
     assert_as_released(reverted)
     again = reverted.generate(oracle.run("llama"))
     assert_same(again.outputs[0], oracle.outputs["llama", 1.0])
+
+
+def assert_begins_as(answer: Answer, oracle: Oracle) -> None:
+    """Later on the rounding may swap two near tokens; of the first the prompts were chosen so that it is far ahead."""
+    theirs = oracle.outputs["llama", 1.0]
+    assert all(len(output.tokens) == len(other.tokens) for output, other in zip(answer.outputs[0], theirs, strict=True))
+    assert [output.tokens[0] for output in answer.outputs[0]] == [output.tokens[0] for output in theirs]
+
+
+def said_of_amx(log: str) -> list[str]:
+    """Return what the stand-in for AMX wrote."""
+    return [line.removeprefix("[amx] ") for line in log.splitlines() if line.startswith("[amx] ")]
 
 
 def no_amx() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -12,7 +13,6 @@ from exchange import answer, asked
 def run(one: dict, count: int) -> dict:
     from vllm import LLM, SamplingParams
 
-    os.environ.update(one["environment"])
     llm = LLM(
         model=one["model"],
         dtype=one["dtype"],
@@ -30,9 +30,19 @@ def run(one: dict, count: int) -> dict:
         tokens = list(output.token_ids)
         logprobs = [known[token].logprob for known, token in zip(output.logprobs, tokens, strict=True)]
         outputs.append({"tokens": tokens, "logprobs": logprobs, "text": output.text})
-    for name in one["environment"]:
-        del os.environ[name]
-    return {"outputs": outputs, "steps": len(steps), "processes": count_processes()}
+    processes = count_processes()
+    if processes:  # 0.32.0's; they would otherwise live as long as this one
+        llm.llm_engine.engine_core.shutdown()
+    return {"outputs": outputs, "steps": len(steps), "processes": processes}
+
+
+@contextlib.contextmanager
+def environment(changed: dict):
+    before = dict(os.environ)
+    os.environ.update(changed)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 def count_steps(engine) -> list[None]:
@@ -52,8 +62,13 @@ def count_processes() -> int:
     """Return how many processes of the engine run below this one; the tracker of shared memory is Python's, not its."""
     import psutil
 
-    named = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
-    return sum("resource_tracker" not in name for name in named)
+    def counts(child: psutil.Process) -> bool:
+        try:
+            return "resource_tracker" not in " ".join(child.cmdline())
+        except psutil.NoSuchProcess:  # ended just now, or not yet waited for
+            return False
+
+    return sum(counts(child) for child in psutil.Process().children(recursive=True))
 
 
 def forget_engine() -> None:
@@ -70,7 +85,8 @@ def main() -> None:
 
     question, runs = asked(), []
     for one in question["runs"]:
-        runs.append(run(one, question["tokens"]))
+        with environment(one["environment"]):
+            runs.append(run(one, question["tokens"]))
         forget_engine()
     facts = {"version": vllm.__version__, "processes": [one["processes"] for one in runs]}
     answer({**facts, "runs": runs})
