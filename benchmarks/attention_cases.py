@@ -73,8 +73,6 @@ def prefill_calls(made: MadePrefill) -> Iterator[tuple[str, Callable[[], Any]]]:
     case, inputs = made.case, made.inputs
     for name in ("hopper", "triton_prefill"):
         kernel = importlib.import_module(f"patchkit.runtime.attention.{name}").KERNELS[0]
-        if name == "hopper" and case.head_dim != 128:  # noqa: PLR2004 -- what that kernel takes
-            continue
         made.results[kernel.name] = made.out
         yield kernel.name, partial(kernel.run, inputs, case.pattern, made.out, made.lse)
     name = "flash3" if case.pattern.window is None else "flash3_window_only"
@@ -186,8 +184,8 @@ def backward_errors() -> dict[str, float]:
     }
 
 
-def decode_calls() -> Iterator[tuple[str, Callable[[], Any], int]]:
-    """Yield decode over a paged cache: one call, and eight with other tables in a row."""
+def decode_calls() -> Iterator[tuple[str, Callable[[], Any], int, Callable[[], float]]]:
+    """Yield decode over a paged cache, with its error: one call, and eight with other tables in a row."""
     from patchkit.runtime.attention import triton_decode
 
     torch.cuda.empty_cache()
@@ -218,6 +216,29 @@ def decode_calls() -> Iterator[tuple[str, Callable[[], Any], int]]:
         for inputs in made:
             triton_decode.run(inputs, DECODE.pattern, out, lse)
 
-    yield "triton_decode", lambda: triton_decode.run(made[0], DECODE.pattern, out, lse), 1
-    yield "triton_decode_rotating", rotate, _COPIES
-    yield "flash3_window_only", _flash3(made[0], DECODE.pattern), 1
+    def error(of: int) -> float:
+        return _decode_error(made[of], DECODE.pattern, out)
+
+    yield "triton_decode", lambda: triton_decode.run(made[0], DECODE.pattern, out, lse), 1, partial(error, 0)
+    yield "triton_decode_rotating", rotate, _COPIES, partial(error, -1)
+    flash3 = _flash3(made[0], DECODE.pattern)
+    window = Pattern(anchors=0)
+    yield "flash3_window_only", flash3, 1, lambda: _decode_error(made[0], window, flash3()[0])
+
+
+def _decode_error(inputs: Inputs, pattern: Pattern, out: torch.Tensor) -> float:
+    """Return the relative error of one query a sequence over pages, on sampled sequences, against float64."""
+    if inputs.block_table is None:
+        raise TypeError("decode takes a paged cache")
+    wrong = right = 0.0
+    length, size = inputs.max_key, inputs.key.shape[1]
+    keys = pattern.sees(torch.tensor([length - 1]), torch.arange(length))[0].nonzero()[:, 0].to(out.device)
+    for row in torch.linspace(0, len(out) - 1, SAMPLED // 6).long().tolist():
+        pages = inputs.block_table[row, keys // size].long()
+        key, value = (cache[pages, keys % size].double() for cache in (inputs.key, inputs.value))
+        query = inputs.query[row].double().unflatten(0, (inputs.kv_heads, -1))
+        weights = torch.softmax(torch.einsum("hgd,nhd->hgn", query, key) * query.shape[-1] ** -0.5, -1)
+        exact = torch.einsum("hgn,nhd->hgd", weights, value).flatten(0, 1)
+        wrong += float((out[row].double() - exact).square().sum())
+        right += float(exact.square().sum())
+    return float((wrong / right) ** 0.5)

@@ -89,8 +89,8 @@ def _results() -> Iterator[BenchResult]:
     for name, call in cases.backward_calls():
         errors = errors or cases.backward_errors()
         yield _result(BACKWARD_NAME, name, call, partial(errors.__getitem__, name), graph=False)
-    for name, call, count in cases.decode_calls():
-        yield _result(cases.DECODE.name, name, call, count=count)
+    for name, call, count, error in cases.decode_calls():
+        yield _result(cases.DECODE.name, name, call, error, count=count)
 
 
 def _result(

@@ -2,56 +2,65 @@
 //
 //     out_i = sum_j p_ij v_j;   lse_i = log sum_j exp(scale q_i . k_j)   over the keys j that query i sees
 //
-// A block of three warpgroups stays on a multiprocessor and takes one tile after the other. One warp copies tiles of queries, keys
-// and values by TMA, ahead of the others; two warpgroups hold 64 rows each (queries times Pack heads of one key/value head). While
-// the tensor cores multiply weights and values of one tile, a warpgroup takes the exponentials of the next.
+// A block stays on a multiprocessor and takes one tile of rows after the other. One warp copies tiles of queries, keys
+// and values by TMA, ahead of the others; three or four warpgroups hold 64 rows each (queries times Pack heads of one
+// key/value head). While the tensor cores multiply weights and values of one tile, a warpgroup takes the exponentials
+// of the next.
 //
-// Keys come in boxes of 32: first those of the window from its first key on, then those of the anchors, so that a tile of N keys
-// may hold the end of the one and the other. Only boxes that some row does not see wholly are masked.
+// What bounds it is how many steps a warp needs for a tile beside the 5 that every score costs, and how many warps
+// there are to take them in turn; not the unit for exponentials: with polynomials for a quarter of them (as in
+// FlashAttention 4) it was slower.
+//
+// Keys come in boxes of 32: first those of the window from its first key on, then those of the anchors, so that a tile
+// of N keys may hold the end of the one and the other. Only tiles that some row does not see wholly are masked, box by
+// box.
 
 #include "hopper.cuh"
 
 #include <cuda_runtime.h>
 
-namespace patchkit {
+namespace patchkit
+{
 
-constexpr int BOX = 32;             // keys of a box
-constexpr int GROUP_ROWS = 64;      // of a warpgroup
+constexpr int BOX = 32;        // keys of a box
+constexpr int GROUP_ROWS = 64; // of a warpgroup
 constexpr int QUERY_STAGES = 2;
-#ifndef SHAPE
-#define SHAPE Shape<128, 128, 2, 1>  // the fastest of those tried on an H200
-#endif
+constexpr float GROWTH = 8.f; // how far, in units of log 2, a row's scores may pass its base before it is rescaled
 constexpr float LN2 = 0.6931471805599453f;
 
 struct Arguments {
-    void* out;                // [Tq, H, D], contiguous
-    float* lse;               // [H, Tq]
-    const int* query_starts;  // [B + 1]
-    const int* key_starts;    // [B + 1]
-    int* odd;                 // how many tiles are listed behind it, then their numbers
+    void *out;               // [Tq, H, D], contiguous
+    float *lse;              // [H, Tq]
+    const int *query_starts; // [B + 1]
+    const int *key_starts;   // [B + 1]
+    int *odd;                // how many tiles are listed behind it, then their numbers
     int odd_room;
-    int tokens, batch, heads, group, tiles, packs;
+    int *next; // how many pieces of work were handed out, beyond the first of every block
+    int tokens, batch, heads, group, packs;
+    int tiles;  // of all sequences, for a head
+    int levels; // most tiles of a sequence, where work goes by them; else 0
     int window, anchors;
     int dense;
-    float factor;  // scale * log2(e)
+    float factor; // scale * log2(e)
 };
 
-// What a tile of rows has to do. The warp that copies finds it and hands it on with the queries; tile -1 is the end.
+// What a tile of rows has to do. The warp that copies finds it and hands it on with the queries; pack -1 is the end.
 struct Work {
-    int tile, pack, sequence, begin, count, first, key_begin, keys, offset;
+    int pack, sequence, begin, count, first, key_begin, keys, offset;
     int low, window_boxes, boxes, anchor_end;
 };
 
-// Head dim, keys of a tile, warpgroups that compute, blocks of a multiprocessor.
-template <int HeadDim, int Keys, int Groups, int Blocks>
+// Head dim, keys of a tile, warpgroups that compute.
+template <int HeadDim, int Keys, int Groups>
 struct Shape {
-    static constexpr int D = HeadDim, N = Keys, GROUPS = Groups, BLOCKS = Blocks;
+    static constexpr int D = HeadDim, N = Keys, GROUPS = Groups;
     static constexpr int ROWS = Groups * GROUP_ROWS;
     static constexpr int THREADS = 128 * (Groups + 1);
-    static constexpr int STAGES = (224 * 1024 / Blocks - 2048 - QUERY_STAGES * ROWS * D * 2) / (2 * D * 2 * N);
+    static constexpr int FITTING = (224 * 1024 - 2048 - QUERY_STAGES * ROWS * D * 2) / (2 * D * 2 * N);
+    static constexpr int STAGES = FITTING >= 8 ? 8 : FITTING >= 4 ? 4 : FITTING; // a power of two is divided by at once
     // What setmaxnreg moves from the warpgroup that copies to those that compute.
-    static constexpr int COPY_REGISTERS = Groups == 3 ? 32 : 24;
-    static constexpr int SHARE = 65536 / (Blocks * THREADS) / 8 * 8 < 168 ? 65536 / (Blocks * THREADS) / 8 * 8 : 168;
+    static constexpr int COPY_REGISTERS = 32;
+    static constexpr int SHARE = 65536 / THREADS / 8 * 8 < 168 ? 65536 / THREADS / 8 * 8 : 168;
     static constexpr int REGISTERS = (SHARE * (Groups + 1) - COPY_REGISTERS) / Groups / 8 * 8;
 };
 
@@ -61,7 +70,7 @@ struct Storage {
     alignas(1024) uint16_t query[QUERY_STAGES][D / 64][ROWS][64];
     alignas(1024) uint16_t key[STAGES][D / 64][N][64];
     alignas(1024) uint16_t value[STAGES][D / 64][N][64];
-    Work work[QUERY_STAGES];  // of the queries beside it
+    Work work[QUERY_STAGES]; // of the queries beside it
     uint64_t query_full[QUERY_STAGES], query_empty[QUERY_STAGES];
     uint64_t key_full[STAGES], key_empty[STAGES], value_full[STAGES], value_empty[STAGES];
 };
@@ -73,40 +82,47 @@ struct Place {
 };
 
 template <int Stages>
-__device__ __forceinline__ Place place_of(uint32_t use) {
+__device__ __forceinline__ Place place_of(uint32_t use)
+{
     return {static_cast<int>(use % Stages), (use / Stages) & 1};
 }
 
 template <int Rows, int Pack>
-__device__ __forceinline__ bool find_work(const Arguments& a, int number, Work& w) {
+__device__ __forceinline__ bool find_work(const Arguments &a, int number, Work &w)
+{
     constexpr int QUERIES = Rows / Pack;
-    if (a.dense) {  // the longest first, over all heads
-        w.tile = a.tiles - 1 - number / a.packs;
+    if (a.levels) { // the last tiles of all sequences, then those before them: the longest first
         w.pack = number % a.packs;
+        w.sequence = number / a.packs % a.batch;
+        w.begin = a.query_starts[w.sequence];
+        w.count = a.query_starts[w.sequence + 1] - w.begin;
+        w.first = ((w.count + QUERIES - 1) / QUERIES - 1 - number / a.packs / a.batch) * QUERIES;
     } else {
-        w.tile = number % a.tiles;
-        w.pack = number / a.tiles;
+        int tile = a.dense ? a.tiles - 1 - number / a.packs : number % a.tiles;
+        w.pack = a.dense ? number % a.packs : number / a.tiles;
+        int low = 0, high = a.batch; // sequence b owns the tiles from starts[b] / QUERIES + b on
+        while (high - low > 1) {
+            int middle = (low + high) / 2;
+            if (a.query_starts[middle] / QUERIES + middle <= tile)
+                low = middle;
+            else
+                high = middle;
+        }
+        w.sequence = low;
+        w.begin = a.query_starts[low];
+        w.count = a.query_starts[low + 1] - w.begin;
+        w.first = (tile - w.begin / QUERIES - low) * QUERIES;
     }
-    int low = 0, high = a.batch;  // sequence b owns the tiles from starts[b] / QUERIES + b on
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (a.query_starts[middle] / QUERIES + middle <= w.tile)
-            low = middle;
-        else
-            high = middle;
-    }
-    w.sequence = low;
-    w.begin = a.query_starts[low];
-    w.count = a.query_starts[low + 1] - w.begin;
-    w.first = (w.tile - w.begin / QUERIES - low) * QUERIES;
-    if (w.first >= w.count) return false;
-    w.key_begin = a.key_starts[low];
-    w.keys = a.key_starts[low + 1] - w.key_begin;
+    w.key_begin = a.key_starts[w.sequence];
+    w.keys = a.key_starts[w.sequence + 1] - w.key_begin;
+    if (w.first < 0 || w.first >= w.count)
+        return false;
     w.offset = w.keys - w.count;
     int last = min(w.first + QUERIES, w.count) - 1;
     int end = max(min(w.keys, w.offset + last + 1), 0);
     w.low = max(w.offset + w.first - a.window + 1, 0);
-    if (w.low < BOX) w.low = 0;  // one box for both
+    if (w.low < BOX)
+        w.low = 0; // one box for both
     w.low = min(w.low, end);
     w.anchor_end = max(min(min(a.anchors, w.low), w.keys), 0);
     w.window_boxes = (end - w.low + BOX - 1) / BOX;
@@ -114,38 +130,52 @@ __device__ __forceinline__ bool find_work(const Arguments& a, int number, Work& 
     return true;
 }
 
-__device__ __forceinline__ int first_key(const Work& w, int box) {
-    return box < w.window_boxes ? w.low + box * BOX : (box - w.window_boxes) * BOX;
+__device__ __forceinline__ int first_key(int low, int window_boxes, int box)
+{
+    return box < window_boxes ? low + box * BOX : (box - window_boxes) * BOX;
 }
 
-// How the copy engine sees the tensors: a warpgroup's rows of queries, a whole tile of keys or values, and a box of them.
+// The same number, known to the compiler to be the same in all threads of a warp: addresses made from it cost them no
+// steps.
+__device__ __forceinline__ int same(int number) { return __shfl_sync(0xffffffff, number, 0); }
+
+// How the copy engine sees the tensors: a warpgroup's rows of queries, a whole tile of keys or values, and a box of
+// them.
 struct Maps {
     CUtensorMap query, key, value, key_box, value_box;
 };
 
-// Copies a tile of keys or values in as few steps as can be: one thread starts them, and they would not keep up box by box.
+// Copies a tile of keys or values in as few steps as can be: one thread starts them, and they would not keep up box by
+// box. Behind the last box come zeros, as the copy engine gives for what lies outside the tensor: what is masked must
+// not be NaN of old.
 template <class S>
-__device__ __forceinline__ void copy_tile(uint16_t (&to)[S::D / 64][S::N][64], const CUtensorMap* tile, const CUtensorMap* one,
-                                          uint64_t* full, const Work& w, int box, int kv_head) {
-    int filled = min(S::N / BOX, w.boxes - box);
-    barrier_expect(full, filled * BOX * S::D * 2);
+__device__ __forceinline__ void copy_tile(uint16_t (&to)[S::D / 64][S::N][64], const CUtensorMap *tile,
+                                          const CUtensorMap *one, uint64_t *full, const Work &w, int box, int kv_head)
+{
+    barrier_expect(full, S::N * S::D * 2);
     if (box + S::N / BOX <= w.window_boxes) {
         for (int half = 0; half < S::D / 64; ++half)
-            copy_box(to[half][0], tile, full, half * 64, w.key_begin + first_key(w, box), kv_head);
+            copy_box(to[half][0], tile, full, half * 64, w.key_begin + first_key(w.low, w.window_boxes, box), kv_head);
         return;
     }
-    for (int i = 0; i < filled; ++i)
+    for (int i = 0; i < S::N / BOX; ++i) {
+        int row = box + i < w.boxes ? w.key_begin + first_key(w.low, w.window_boxes, box + i) : -BOX;
         for (int half = 0; half < S::D / 64; ++half)
-            copy_box(to[half][i * BOX], one, full, half * 64, w.key_begin + first_key(w, box + i), kv_head);
+            copy_box(to[half][i * BOX], one, full, half * 64, row, kv_head);
+    }
 }
 
 template <class S, int Pack>
-__device__ __forceinline__ void produce(const Arguments& a, Storage<S>& s, const Maps& maps) {
+__device__ __forceinline__ void produce(const Arguments &a, Storage<S> &s, const Maps &maps)
+{
     constexpr int D = S::D, N = S::N, ROWS = S::ROWS, STAGES = S::STAGES;
     uint32_t queries = 0, tiles = 0;
-    for (int number = blockIdx.x; number < a.tiles * a.packs; number += gridDim.x) {
+    int all = (a.levels ? a.levels * a.batch : a.tiles) * a.packs, number = blockIdx.x, following;
+    for (; number < all; number = following) {
+        following = gridDim.x + atomicAdd(a.next, 1); // asked for early: the answer takes a while
         Work w;
-        if (!find_work<ROWS, Pack>(a, number, w)) continue;
+        if (!find_work<ROWS, Pack>(a, number, w))
+            continue;
         int kv_head = w.pack * Pack / a.group;
         Place q = place_of<QUERY_STAGES>(queries++);
         barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
@@ -169,12 +199,13 @@ __device__ __forceinline__ void produce(const Arguments& a, Storage<S>& s, const
     }
     Place q = place_of<QUERY_STAGES>(queries);
     barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
-    s.work[q.slot].tile = -1;
+    s.work[q.slot].pack = -1;
     barrier_arrive(&s.query_full[q.slot]);
 }
 
 template <bool Bfloat>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
+__device__ __forceinline__ uint32_t pack_pair(float low, float high)
+{
     uint32_t packed;
     if constexpr (Bfloat)
         asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
@@ -183,197 +214,278 @@ __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
     return packed;
 }
 
-__device__ __forceinline__ float exp2_fast(float x) {
+__device__ __forceinline__ float exp2_fast(float x)
+{
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
 // The two rows that a thread holds: accumulator r of [n / 8][4] is row r / 2 % 2, column n + thread % 4 * 2 + r % 2.
+// Weights are 2^(score * factor - base); the base follows the largest score, but not at every step.
 struct Rows {
-    int position[2];
-    float top[2], total[2];
+    int position; // of the first; the other is 8 rows below
+    float base[2], total[2];
 };
 
 template <class S, int Pack, bool Bfloat>
 struct Consumer {
     static constexpr int D = S::D, N = S::N, ROWS = S::ROWS, STAGES = S::STAGES;
-    const Arguments& a;
-    Storage<S>& s;
-    int group, thread;  // number of the warpgroup, thread in it
-    Work w;
+    // A tile of keys: its number for these rows, and among all that the block has had.
+    struct Tile {
+        int number;
+        uint32_t use;
+        __device__ __forceinline__ Tile following() const { return {number + 1, use + 1}; }
+    };
+    const Arguments &a;
+    Storage<S> &s;
+    int group, thread; // number of the warpgroup, thread in it
     Rows rows;
-    int low_position, high_position;  // of this warpgroup's rows
+    int low, window_boxes, boxes,
+        anchor_end;                  // of the work; registers are dear, the rest of it is read where it is needed
+    int low_position, high_position; // of this warpgroup's rows
+    int lead, gap, tail, end;        // tiles, as `span` says
     float out[D / 2];
 
-    __device__ __forceinline__ bool needs(int box) const {
-        if (low_position > high_position) return false;
-        int end = min(box + N / BOX, w.boxes);
-        if (end > w.window_boxes || w.low + box * BOX < a.anchors) return true;
-        return w.low + box * BOX <= high_position && w.low + end * BOX > low_position - a.window + 1;
+    // The tiles that none of this warpgroup's rows sees: 0 .. lead, before its window, and gap .. tail, between its
+    // last key and what shares a tile with anchors.
+    __device__ __forceinline__ void span()
+    {
+        int all = (boxes + N / BOX - 1) / (N / BOX), from = low_position - a.window + 1 - low;
+        tail = window_boxes / (N / BOX);
+        lead = low < a.anchors ? 0 : min(max(from, 0) / N, tail);
+        gap = max(min((high_position - low + N) / N, tail), lead);
+        if (low_position > high_position)
+            lead = gap = tail = all;
+        end = all;
     }
 
-    // Two warpgroups take turns at the tensor cores: while one multiplies, the other has its softmax. Left alone they fall into
-    // step and wait for the same unit together. Both take a turn for every tile, wanted or not, so that turns stay in order.
-    __device__ __forceinline__ void take_turn() const {
-        if constexpr (S::GROUPS == 2) asm volatile("bar.sync %0, 256;" ::"r"(4 + group) : "memory");
-    }
-
-    __device__ __forceinline__ void give_turn() const {
-        if constexpr (S::GROUPS == 2) asm volatile("bar.arrive %0, 256;" ::"r"(5 - group) : "memory");
-    }
-
-    __device__ __forceinline__ void skip(uint32_t use) {
-        take_turn();
-        give_turn();
+    __device__ __forceinline__ void skip(uint32_t use) const
+    {
         Place p = place_of<STAGES>(use);
         barrier_wait(&s.key_full[p.slot], p.parity);
         barrier_wait(&s.value_full[p.slot], p.parity);
         // No wgmma holds the four warps together here: none may run ahead by a whole ring.
         asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
-        if (thread == 0) barrier_arrive(&s.key_empty[p.slot]), barrier_arrive(&s.value_empty[p.slot]);
+        if (thread == 0)
+            barrier_arrive(&s.key_empty[p.slot]), barrier_arrive(&s.value_empty[p.slot]);
     }
 
-    __device__ __forceinline__ void multiply_keys(float (&scores)[N / 2], int query_slot, int slot) {
-        uint64_t q = tile_descriptor(s.query[query_slot][0][group * GROUP_ROWS], 0);
-        uint64_t k = tile_descriptor(s.key[slot][0][0], 0);
+    __device__ __forceinline__ void multiply_keys(float (&scores)[N / 2], int query_slot, int slot)
+    {
+        uint32_t q = tile_address(s.query[query_slot][0][group * GROUP_ROWS], 0),
+                 k = tile_address(s.key[slot][0][0], 0);
 #pragma unroll
         for (int step = 0; step < D / 16; ++step) {
-            int half = step / 4, inside = step % 4 * 2;  // 16 columns are 32 bytes, in units of 16
-            MultiplyShared<N, Bfloat>::run(scores, q + half * (ROWS * 128 >> 4) + inside,
-                                           k + half * (N * 128 >> 4) + inside, step != 0);
+            int half = step / 4, inside = step % 4 * 2; // 16 columns are 32 bytes, in units of 16
+            MultiplyShared<N, Bfloat>::run(scores, tile_descriptor(q + half * (ROWS * 128 >> 4) + inside),
+                                           tile_descriptor(k + half * (N * 128 >> 4) + inside), step != 0);
         }
     }
 
-    __device__ __forceinline__ void multiply_values(const uint32_t (&weights)[N / 16][4], int slot) {
-        uint64_t v = tile_descriptor(s.value[slot][0][0], N * 128);
+    __device__ __forceinline__ void multiply_values(const uint32_t (&weights)[N / 16][4], int slot)
+    {
+        uint32_t v = tile_address(s.value[slot][0][0], N * 128);
 #pragma unroll
         for (int step = 0; step < N / 16; ++step)
-            MultiplyRegisters<D, Bfloat>::run(out, weights[step], v + step * (16 * 128 >> 4));
+            MultiplyRegisters<D, Bfloat>::run(out, weights[step], tile_descriptor(v + step * (16 * 128 >> 4)));
     }
 
     // Hides keys from rows. A box of the window is looked at by position; one of the anchors only has an end.
-    __device__ __forceinline__ void mask(float (&scores)[N / 2], int box) const {
+    __device__ __forceinline__ void mask(float (&scores)[N / 2], int tile) const
+    {
+        int box = tile * (N / BOX), start = low + tile * N;
+        if (tile < tail && start + N - 1 <= low_position && high_position - start < a.window)
+            return;
 #pragma unroll
         for (int i = 0; i < N / BOX; ++i) {
-            int key = first_key(w, box + i);
-            if (box + i >= w.window_boxes) {
-                int end = box + i < w.boxes ? w.anchor_end - key : 0;
-                if (end < BOX) mask_box(scores, i, [=](int column, int) { return column < end; });
-            } else if (key + BOX - 1 > low_position || high_position - key >= a.window) {
-                unsigned window = a.window;
-                if (key >= a.anchors)
-                    mask_box(scores, i, [=](int column, int before) {
-                        return static_cast<unsigned>(before - key - column) < window;
-                    });
-                else
-                    mask_box(scores, i, [=, anchors = a.anchors](int column, int before) {
-                        int distance = before - key - column;
-                        return distance >= 0 && (static_cast<unsigned>(distance) < window || key + column < anchors);
-                    });
+            int key = first_key(low, window_boxes, box + i), window = a.window, column = thread % 4 * 2;
+            int own = rows.position - key - column, anchors = a.anchors - key - column;
+            bool after = key + BOX - 1 > low_position, before = high_position - key >= window;
+            if (box + i >= window_boxes) {
+                int end = box + i < boxes ? anchor_end - key : 0;
+                if (end < BOX)
+                    mask_box(scores, i, [end = end - column](int step, int) { return step < end; });
+            } else if (before && (after || key < a.anchors)) {
+                mask_box(scores, i, [=](int step, int more) {
+                    return (step <= own + more) & ((step > own + more - window) | (step < anchors));
+                });
+            } else if (after) {
+                mask_box(scores, i, [=](int step, int more) { return step <= own + more; });
+            } else if (before) {
+                mask_box(scores, i, [=](int step, int more) { return step > own + more - window; });
             }
         }
     }
 
+    // `seen` is asked about columns, as steps from the thread's first one, and told how far a row stands behind the
+    // first.
     template <class Seen>
-    __device__ __forceinline__ void mask_box(float (&scores)[N / 2], int i, Seen seen) const {
+    __device__ __forceinline__ void mask_box(float (&scores)[N / 2], int i, Seen seen) const
+    {
 #pragma unroll
         for (int r = 0; r < 16; ++r)
-            if (!seen(thread % 4 * 2 + r / 4 * 8 + r % 2, rows.position[r / 2 % 2])) scores[i * 16 + r] = -INFINITY;
+            if (!seen(r / 4 * 8 + r % 2, r / 2 % 2 * (8 / Pack)))
+                scores[i * 16 + r] = -INFINITY;
     }
 
-    // Turns scores into weights, and says by how much the rows shrink. Four chains a row: few warps hide no latency.
-    __device__ __forceinline__ void soften(float (&scores)[N / 2], float (&shrink)[2]) {
+    // Moves the bases of the rows to their largest scores, and says by how much the rows shrink. As long as no score of
+    // the warp passes its base by more than GROWTH nothing is moved: weights up to 2^GROWTH do no harm, and the
+    // division at the end is by their sum. Four chains a row: few warps hide no latency.
+    __device__ __forceinline__ bool rebase(const float (&scores)[N / 2], float (&shrink)[2])
+    {
+        float tops[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            float tops[4] = {rows.top[row], -INFINITY, -INFINITY, -INFINITY};
+            float chains[4];
 #pragma unroll
-            for (int n = 0; n < N / 8; ++n)
-                tops[n % 4] = fmaxf(tops[n % 4], fmaxf(scores[n * 4 + row * 2], scores[n * 4 + row * 2 + 1]));
-            float top = fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3]));
-            top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
-            top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
-            float base = top == -INFINITY ? 0.f : top * a.factor;
-            shrink[row] = exp2_fast(rows.top[row] * a.factor - base);
-            rows.top[row] = top;
-            float totals[4] = {};
+            for (int n = 0; n < N / 8; ++n) {
+                float larger = fmaxf(scores[n * 4 + row * 2], scores[n * 4 + row * 2 + 1]);
+                chains[n % 4] = n < 4 ? larger : fmaxf(chains[n % 4], larger);
+            }
+            tops[row] = fmaxf(fmaxf(chains[0], chains[1]), fmaxf(chains[2], chains[3])) * a.factor;
+        }
+        if (!__any_sync(0xffffffff, tops[0] > rows.base[0] + GROWTH || tops[1] > rows.base[1] + GROWTH))
+            return false;
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            float top = fmaxf(tops[row], __shfl_xor_sync(0xffffffff, tops[row], 1));
+            top = fmaxf(fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2)), rows.base[row]);
+            shrink[row] = top == -INFINITY ? 1.f : exp2_fast(rows.base[row] - top);
+            rows.base[row] = top;
+            rows.total[row] *= shrink[row];
+        }
+        return true;
+    }
+
+    // Turns scores into weights and adds them up.
+    __device__ __forceinline__ void soften(float (&scores)[N / 2])
+    {
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            float base = rows.base[row] == -INFINITY ? 0.f : rows.base[row];
+            float totals[4];
 #pragma unroll
             for (int n = 0; n < N / 8; ++n) {
 #pragma unroll
                 for (int side = 0; side < 2; ++side) {
-                    float weight = exp2_fast(fmaf(scores[n * 4 + row * 2 + side], a.factor, -base));
+                    float x = fmaf(scores[n * 4 + row * 2 + side], a.factor, -base);
+                    float weight = exp2_fast(x);
                     scores[n * 4 + row * 2 + side] = weight;
-                    totals[n % 2 * 2 + side] += weight;
+                    totals[n % 2 * 2 + side] = n < 2 ? weight : totals[n % 2 * 2 + side] + weight;
                 }
             }
-            rows.total[row] = rows.total[row] * shrink[row] + ((totals[0] + totals[1]) + (totals[2] + totals[3]));
+            rows.total[row] += (totals[0] + totals[1]) + (totals[2] + totals[3]);
         }
     }
 
-    __device__ __forceinline__ void attend(uint32_t tiles_before, int query_slot) {
-        float scores[N / 2];
-        uint32_t weights[N / 16][4];
-        float shrink[2];
-        int box = 0;
-        uint32_t use = tiles_before;
-        for (; box < w.boxes && !needs(box); box += N / BOX) skip(use++);
-        if (box >= w.boxes) return;
-        Place p = place_of<STAGES>(use);
+    __device__ __forceinline__ void rescale(const float (&shrink)[2])
+    {
+#pragma unroll
+        for (int i = 0; i < D / 2; ++i)
+            out[i] *= shrink[i / 2 % 2];
+    }
+
+    __device__ __forceinline__ void release(uint64_t *empty) const
+    {
+        if (thread == 0)
+            barrier_arrive(empty);
+    }
+
+    // Finds the next tile that this warpgroup needs, from `tile` on, and hands back those before it; false where there
+    // is none.
+    __device__ __forceinline__ bool seek(Tile &tile) const
+    {
+        if (tile.number == gap)
+            for (; tile.number < tail; ++tile.number)
+                skip(tile.use++);
+        return tile.number < end;
+    }
+
+    __device__ __forceinline__ Tile first_tile(uint32_t use) const
+    {
+        Tile tile{0, use};
+        for (; tile.number < lead; ++tile.number)
+            skip(tile.use++);
+        return tile;
+    }
+
+    __device__ __forceinline__ void start_keys(float (&scores)[N / 2], int query_slot, const Tile &tile)
+    {
+        Place p = place_of<STAGES>(tile.use);
         barrier_wait(&s.key_full[p.slot], p.parity);
-        take_turn();
         wgmma_fence();
         pin(scores);
         multiply_keys(scores, query_slot, p.slot);
         wgmma_commit();
-        give_turn();
-        wgmma_wait<0>();
-        pin(scores);
-        if (thread == 0) barrier_arrive(&s.key_empty[p.slot]);
-        mask(scores, box);
-        soften(scores, shrink);
-        pack_weights(scores, weights);
-        Place before = p;
-        for (box += N / BOX, ++use; box < w.boxes; box += N / BOX, ++use) {
-            if (!needs(box)) {
-                skip(use);
-                continue;
-            }
-            p = place_of<STAGES>(use);
-            barrier_wait(&s.key_full[p.slot], p.parity);
-            take_turn();
-            wgmma_fence();
-            pin(scores);
-            multiply_keys(scores, query_slot, p.slot);
-            wgmma_commit();
-            barrier_wait(&s.value_full[before.slot], before.parity);
-            pin(out);
-            multiply_values(weights, before.slot);
-            wgmma_commit();
-            give_turn();
-            wgmma_wait<1>();
-            pin(scores);
-            if (thread == 0) barrier_arrive(&s.key_empty[p.slot]);
-            mask(scores, box);
-            soften(scores, shrink);
-            wgmma_wait<0>();
-            pin(out);
-            if (thread == 0) barrier_arrive(&s.value_empty[before.slot]);
-#pragma unroll
-            for (int i = 0; i < D / 2; ++i) out[i] *= shrink[i / 2 % 2];
-            pack_weights(scores, weights);
-            before = p;
-        }
-        barrier_wait(&s.value_full[before.slot], before.parity);
-        wgmma_fence();
-        pin(out);
-        multiply_values(weights, before.slot);
-        wgmma_commit();
-        wgmma_wait<0>();
-        pin(out);
-        if (thread == 0) barrier_arrive(&s.value_empty[before.slot]);
     }
 
-    __device__ __forceinline__ void pack_weights(const float (&scores)[N / 2], uint32_t (&weights)[N / 16][4]) {
+    __device__ __forceinline__ void start_values(const uint32_t (&weights)[N / 16][4], const Tile &tile)
+    {
+        Place p = place_of<STAGES>(tile.use);
+        barrier_wait(&s.value_full[p.slot], p.parity);
+        wgmma_fence();
+        pin(out);
+        multiply_values(weights, p.slot);
+        wgmma_commit();
+    }
+
+    __device__ __forceinline__ void release_keys(const Tile &tile) const
+    {
+        release(&s.key_empty[place_of<STAGES>(tile.use).slot]);
+    }
+
+    __device__ __forceinline__ void release_values(const Tile &tile) const
+    {
+        release(&s.value_empty[place_of<STAGES>(tile.use).slot]);
+    }
+
+    // The softmax of a tile overlaps with the values of the one before it, and with what the other warpgroups multiply.
+    __device__ __forceinline__ void attend(Tile tile, int query_slot)
+    {
+        float scores[N / 2];
+        uint32_t weights[N / 16][4];
+        float shrink[2];
+        if (!seek(tile))
+            return;
+        start_keys(scores, query_slot, tile);
+        wgmma_wait<0>();
+        pin(scores);
+        release_keys(tile);
+        mask(scores, tile.number);
+        rebase(scores, shrink);
+        soften(scores);
+        pack_weights(scores, weights);
+        Tile before = tile;
+        for (tile = tile.following(); seek(tile); tile = tile.following()) {
+            start_keys(scores, query_slot, tile);
+            Place v = place_of<STAGES>(before.use);
+            barrier_wait(&s.value_full[v.slot], v.parity);
+            pin(out);
+            multiply_values(weights, v.slot);
+            wgmma_commit();
+            wgmma_wait<1>();
+            pin(scores);
+            release_keys(tile);
+            mask(scores, tile.number);
+            bool grown = rebase(scores, shrink);
+            soften(scores);
+            wgmma_wait<0>();
+            pin(out);
+            release_values(before);
+            if (grown)
+                rescale(shrink);
+            pack_weights(scores, weights);
+            before = tile;
+        }
+        start_values(weights, before);
+        wgmma_wait<0>();
+        pin(out);
+        release_values(before);
+    }
+
+    __device__ __forceinline__ void pack_weights(const float (&scores)[N / 2], uint32_t (&weights)[N / 16][4])
+    {
 #pragma unroll
         for (int step = 0; step < N / 16; ++step)
 #pragma unroll
@@ -382,7 +494,8 @@ struct Consumer {
     }
 
     // Four lanes hold two columns of each of four blocks of eight; after it, each holds one whole block.
-    __device__ __forceinline__ void exchange(uint32_t (&x)[4]) const {
+    __device__ __forceinline__ void exchange(uint32_t (&x)[4]) const
+    {
         bool odd = thread & 1, high = thread & 2;
         uint32_t from = __shfl_xor_sync(0xffffffff, odd ? x[0] : x[1], 1);
         (odd ? x[0] : x[1]) = from;
@@ -394,12 +507,13 @@ struct Consumer {
         (high ? x[1] : x[3]) = from;
     }
 
-    __device__ __forceinline__ void store() {
+    __device__ __forceinline__ void store(const Work &w)
+    {
         constexpr int QUERIES = GROUP_ROWS / Pack;
         bool odd = false;
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            float strange = 0.f;  // NaN or infinity where a result is
+            float strange = 0.f; // NaN or infinity where a result is
             float total = rows.total[row];
             total += __shfl_xor_sync(0xffffffff, total, 1);
             total += __shfl_xor_sync(0xffffffff, total, 2);
@@ -409,7 +523,7 @@ struct Consumer {
             bool inside = query < w.count, empty = total == 0.f;
             float inverse = empty ? 0.f : 1.f / total;
             size_t token = static_cast<size_t>(w.begin) + query;
-            uint4* to = static_cast<uint4*>(a.out) + (token * a.heads + head) * (D / 8) + thread % 4;
+            uint4 *to = static_cast<uint4 *>(a.out) + (token * a.heads + head) * (D / 8) + thread % 4;
 #pragma unroll
             for (int block = 0; block < D / 8; block += 4) {
                 uint32_t packed[4];
@@ -421,56 +535,60 @@ struct Consumer {
                     packed[n] = pack_pair<Bfloat>(left, right);
                 }
                 exchange(packed);
-                if (inside) to[block] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+                if (inside)
+                    to[block] = make_uint4(packed[0], packed[1], packed[2], packed[3]);
             }
             odd |= inside && !(fabsf(strange) < INFINITY);
             if (inside && thread % 4 == 0)
                 a.lse[static_cast<size_t>(head) * a.tokens + token] =
-                    empty ? -INFINITY : (rows.top[row] * a.factor + log2f(total)) * LN2;
+                    empty ? -INFINITY : (rows.base[row] + log2f(total)) * LN2;
         }
         if (__any_sync(0xffffffff, odd) && thread % 32 == 0) {
             // In tiles of a warpgroup's rows, numbered as tiles of a program are.
             int tile = w.begin / QUERIES + w.sequence + w.first / QUERIES + group;
             int place = atomicAdd(a.odd, 1);
-            if (place < a.odd_room) a.odd[1 + place] = tile * a.packs + w.pack;
+            if (place < a.odd_room)
+                a.odd[1 + place] = tile * a.packs + w.pack;
         }
     }
 
-    __device__ __forceinline__ void run() {
+    __device__ __forceinline__ void run()
+    {
         uint32_t tiles = 0;
-        if (group == 1) give_turn();
         for (uint32_t queries = 0;; ++queries) {
             Place q = place_of<QUERY_STAGES>(queries);
             barrier_wait(&s.query_full[q.slot], q.parity);
-            w = s.work[q.slot];
-            if (w.tile < 0) return;
-            int from = w.first + group * (GROUP_ROWS / Pack);
-            low_position = w.offset + from;
-            high_position = w.offset + min(from + GROUP_ROWS / Pack, w.count) - 1;
+            const Work &w = s.work[q.slot];
+            if (w.pack < 0)
+                return;
+            low = same(w.low), window_boxes = same(w.window_boxes), boxes = same(w.boxes),
+            anchor_end = same(w.anchor_end);
+            int from = same(w.first) + group * (GROUP_ROWS / Pack);
+            low_position = same(w.offset) + from;
+            high_position = same(w.offset) + min(from + GROUP_ROWS / Pack, same(w.count)) - 1;
+            span();
+            rows.position = low_position + (thread / 32 * 16 + thread % 32 / 4) / Pack;
 #pragma unroll
-            for (int row = 0; row < 2; ++row) {
-                rows.position[row] = low_position + (thread / 32 * 16 + thread % 32 / 4 + row * 8) / Pack;
-                rows.top[row] = -INFINITY;
-                rows.total[row] = 0.f;
-            }
+            for (int row = 0; row < 2; ++row)
+                rows.base[row] = -INFINITY, rows.total[row] = 0.f;
 #pragma unroll
-            for (int i = 0; i < D / 2; ++i) out[i] = 0.f;
-            if (w.boxes)
-                attend(tiles, q.slot);
-            else
-                asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");  // all have read the work
-            if (thread == 0) barrier_arrive(&s.query_empty[q.slot]);
-            tiles += (w.boxes + N / BOX - 1) / (N / BOX);
-            store();
+            for (int i = 0; i < D / 2; ++i)
+                out[i] = 0.f;
+            attend(first_tile(tiles), q.slot);
+            tiles += end;
+            store(w);
+            asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); // all have read the work
+            if (thread == 0)
+                barrier_arrive(&s.query_empty[q.slot]);
         }
     }
 };
 
 template <class S, int Pack, bool Bfloat>
-__global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
-    prefill(const Arguments a, const __grid_constant__ Maps maps) {
+__global__ void __launch_bounds__(S::THREADS, 1) prefill(const Arguments a, const __grid_constant__ Maps maps)
+{
     extern __shared__ uint8_t raw[];
-    auto& s = *reinterpret_cast<Storage<S>*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023});
+    auto &s = *reinterpret_cast<Storage<S> *>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023});
     if (threadIdx.x == 0) {
         for (int i = 0; i < QUERY_STAGES; ++i)
             barrier_init(&s.query_full[i], 1), barrier_init(&s.query_empty[i], S::GROUPS);
@@ -480,10 +598,6 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    // A tile's last boxes may be left as they are: zeros first, so that what is masked is not NaN of old.
-    for (int i = threadIdx.x; i < static_cast<int>(sizeof(s.value) / 16); i += S::THREADS)
-        reinterpret_cast<uint4*>(s.value)[i] = make_uint4(0, 0, 0, 0);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::COPY_REGISTERS));
@@ -493,7 +607,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::REGISTERS < 240 ? S::REGISTERS : 240));
-        Consumer<S, Pack, Bfloat> consumer{a, s, static_cast<int>(threadIdx.x) / 128 - 1,
+        Consumer<S, Pack, Bfloat> consumer{a, s, same(static_cast<int>(threadIdx.x) / 128 - 1),
                                            static_cast<int>(threadIdx.x) % 128};
         consumer.run();
     }
@@ -501,8 +615,9 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-Encode find_encode() {
-    void* found = nullptr;
+Encode find_encode()
+{
+    void *found = nullptr;
     cudaDriverEntryPointQueryResult result;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result) !=
         cudaSuccess)
@@ -510,39 +625,44 @@ Encode find_encode() {
     return reinterpret_cast<Encode>(found);
 }
 
-// A map of a tensor of 2-byte numbers with extents x (contiguous), y and z, strides in elements, and its box 64 x y x z.
-bool make_map(Encode encode, CUtensorMap* map, bool bfloat, const void* tensor, const int64_t (&extents)[3],
-              const int64_t (&strides)[2], const int (&box)[2]) {
+// A map of a tensor of 2-byte numbers with extents x (contiguous), y and z, strides in elements, and its box 64 x y x
+// z.
+bool make_map(Encode encode, CUtensorMap *map, bool bfloat, const void *tensor, const int64_t (&extents)[3],
+              const int64_t (&strides)[2], const int (&box)[2])
+{
     cuuint64_t sizes[3] = {cuuint64_t(extents[0]), cuuint64_t(extents[1]), cuuint64_t(extents[2])};
     cuuint64_t bytes[2] = {cuuint64_t(strides[0]) * 2, cuuint64_t(strides[1]) * 2};
     cuuint32_t boxes[3] = {64, cuuint32_t(box[0]), cuuint32_t(box[1])}, steps[3] = {1, 1, 1};
     return encode(map, bfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
-                  const_cast<void*>(tensor), sizes, bytes, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  const_cast<void *>(tensor), sizes, bytes, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                   CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-}  // namespace patchkit
+} // namespace patchkit
 
 // The call from Python. Strides count elements. Returns a cudaError_t; 0 is success.
 struct PatchkitPrefill {
     const void *query, *key, *value;
-    void* out;
-    float* lse;
+    void *out;
+    float *lse;
     const int *query_starts, *key_starts;
-    int* odd;
+    int *odd, *next;
     int64_t query_row, query_head, key_row, key_head, value_row, value_head;
     int64_t tokens, key_tokens;
-    int32_t batch, heads, kv_heads, head_dim, pack, bfloat, odd_room, window, anchors, dense;
+    int32_t batch, heads, kv_heads, head_dim, pack, bfloat, odd_room, window, anchors, dense, max_query;
     float factor;
 };
 
-namespace patchkit {
+namespace patchkit
+{
 
 template <class S, int Pack, bool Bfloat>
-cudaError_t launch(Arguments a, const PatchkitPrefill& c, int processors, cudaStream_t stream) {
+cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaStream_t stream)
+{
     static const Encode encode = find_encode();
-    if (encode == nullptr) return cudaErrorNotSupported;
+    if (encode == nullptr)
+        return cudaErrorNotSupported;
     Maps maps;
     const int64_t keys[3] = {c.head_dim, c.key_tokens, c.kv_heads};
     const int64_t key_strides[2] = {c.key_row, c.key_head}, value_strides[2] = {c.value_row, c.value_head};
@@ -556,27 +676,49 @@ cudaError_t launch(Arguments a, const PatchkitPrefill& c, int processors, cudaSt
     auto kernel = prefill<S, Pack, Bfloat>;
     constexpr int BYTES = sizeof(Storage<S>) + 1024;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
-    if (error != cudaSuccess) return error;
-    a.tiles = a.tokens / (S::ROWS / Pack) + a.batch;
-    int blocks = a.tiles * a.packs < processors * S::BLOCKS ? a.tiles * a.packs : processors * S::BLOCKS;
+    if (error != cudaSuccess)
+        return error;
+    constexpr int QUERIES = S::ROWS / Pack;
+    a.tiles = a.tokens / QUERIES + a.batch;
+    int levels = (c.max_query + QUERIES - 1) / QUERIES;
+    a.levels = a.dense && levels * a.batch <= 2 * a.tiles ? levels : 0; // else most levels of most sequences are empty
+    int all = (a.levels ? a.levels * a.batch : a.tiles) * a.packs;
+    int blocks = all < processors ? all : processors;
     kernel<<<blocks, S::THREADS, BYTES, stream>>>(a, maps);
     return cudaGetLastError();
 }
 
 template <class S, bool Bfloat>
-cudaError_t launch_pack(const Arguments& a, const PatchkitPrefill& c, int processors, cudaStream_t stream) {
+cudaError_t launch_pack(const Arguments &a, const PatchkitPrefill &c, int processors, cudaStream_t stream)
+{
     switch (c.pack) {
-        case 1: return launch<S, 1, Bfloat>(a, c, processors, stream);
-        case 2: return launch<S, 2, Bfloat>(a, c, processors, stream);
-        case 4: return launch<S, 4, Bfloat>(a, c, processors, stream);
-        case 8: return launch<S, 8, Bfloat>(a, c, processors, stream);
-        default: return cudaErrorInvalidValue;
+    case 1:
+        return launch<S, 1, Bfloat>(a, c, processors, stream);
+    case 2:
+        return launch<S, 2, Bfloat>(a, c, processors, stream);
+    case 4:
+        return launch<S, 4, Bfloat>(a, c, processors, stream);
+    case 8:
+        return launch<S, 8, Bfloat>(a, c, processors, stream);
+    default:
+        return cudaErrorInvalidValue;
     }
 }
 
-}  // namespace patchkit
+template <class S>
+cudaError_t launch_type(const Arguments &a, const PatchkitPrefill &c, int processors, cudaStream_t stream)
+{
+    return c.bfloat ? launch_pack<S, true>(a, c, processors, stream) : launch_pack<S, false>(a, c, processors, stream);
+}
 
-extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const PatchkitPrefill* c, void* stream) {
+// The fastest of those tried on an H200.
+using Shape64 = Shape<64, 64, 4>;
+using Shape128 = Shape<128, 64, 3>;
+
+} // namespace patchkit
+
+extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const PatchkitPrefill *c, void *stream)
+{
     using namespace patchkit;
     Arguments a{c->out,
                 c->lse,
@@ -584,12 +726,14 @@ extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const Pat
                 c->key_starts,
                 c->odd,
                 c->odd_room,
+                c->next,
                 static_cast<int>(c->tokens),
                 c->batch,
                 c->heads,
                 c->heads / c->kv_heads,
-                0,
                 c->heads / c->pack,
+                0,
+                0,
                 c->window,
                 c->anchors,
                 c->dense,
@@ -598,8 +742,15 @@ extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const Pat
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess)
+        return error;
     auto on = static_cast<cudaStream_t>(stream);
-    if (c->head_dim != SHAPE::D) return cudaErrorInvalidValue;
-    return c->bfloat ? launch_pack<SHAPE, true>(a, *c, processors, on) : launch_pack<SHAPE, false>(a, *c, processors, on);
+    switch (c->head_dim) {
+    case 64:
+        return launch_type<Shape64>(a, *c, processors, on);
+    case 128:
+        return launch_type<Shape128>(a, *c, processors, on);
+    default:
+        return cudaErrorInvalidValue;
+    }
 }

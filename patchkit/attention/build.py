@@ -43,7 +43,7 @@ def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | N
     import tempfile
 
     nvcc = _find_nvcc()
-    sources = native / "attention"
+    sources = (native / "attention").resolve()  # nvcc runs elsewhere
     directory = cache / f"attention-{_key(nvcc, sources)}"
     library = directory / LIBRARY
     if library.is_file():

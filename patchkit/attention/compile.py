@@ -48,7 +48,7 @@ def _compile(one: Compilation) -> Compiled:
 
     types = {name: one.signature.get(name, "constexpr") for name in one.function.arg_names}
     source = ASTSource(one.function, types, one.constants)
-    options = {"num_warps": one.num_warps, "num_stages": one.num_stages}
+    options = {"num_warps": one.num_warps, "num_stages": one.num_stages, "maxnreg": one.registers}
     try:
         made: Any = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, _WARP), options=options)
     except Exception as error:  # noqa: BLE001 -- Triton raises what its passes raise; the fault is in the record

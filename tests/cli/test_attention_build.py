@@ -60,6 +60,12 @@ def test_the_same_is_compiled_once(nvcc: Path, native: Path, tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.library.parent.name]
 
 
+@pytest.mark.usefixtures("nvcc")
+def test_sources_may_be_named_by_a_relative_path(native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(native.parent)
+    assert build_library(Path(native.name), tmp_path / "cache").library.read_text() == "kernel"
+
+
 @pytest.mark.parametrize("changed", ["native/attention/prefill.cu", "native/attention/hopper.cuh", "bin/version"])
 def test_what_takes_part_is_compiled_anew(nvcc: Path, native: Path, tmp_path: Path, changed: str) -> None:
     first = build_library(native, tmp_path / "cache")

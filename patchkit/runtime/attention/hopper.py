@@ -18,15 +18,15 @@ from torch import Tensor
 from . import triton_prefill
 from .problem import FORWARD, AttentionError, Inputs, Pattern, Problem
 from .registry import Kernel
-from .triton_launch import aligned, computed_pairs, factors, pack_of, tiles_bound, window_of
+from .triton_launch import aligned, ceil_div, factors, pack_of, tiles_bound, window_of
 from .triton_support import refusal_here
 
 LIBRARY = "libpatchkit_attention.so"
 VARIABLE = "PATCHKIT_ATTENTION_LIBRARY"
-_ROWS = 64  # of the tiles that the kernel lists
-_TILE_ROWS, _TILE_KEYS, _BOX = 128, 128, 32  # of SHAPE in prefill.cu
+_ROWS = 64  # of a warpgroup, and of the tiles that the kernel lists
+_GROUPS = {64: 4, 128: 3}  # warpgroups of a block by head dim; these and what follows are the shapes in prefill.cu
+_TILE_KEYS, _BOX = 64, 32
 _MOST_PACKED = 8
-_HEAD_DIM = 128
 _WITHOUT_WINDOW = 1 << 30
 _WARPS = 4  # each may list a tile
 _HOPPER = (9, 0)
@@ -37,11 +37,11 @@ class _Call(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("query", "key", "value", "out", "lse")),
-        *((name, ctypes.c_void_p) for name in ("query_starts", "key_starts", "odd")),
+        *((name, ctypes.c_void_p) for name in ("query_starts", "key_starts", "odd", "next")),
         *((name, ctypes.c_int64) for name in ("query_row", "query_head", "key_row", "key_head")),
         *((name, ctypes.c_int64) for name in ("value_row", "value_head", "tokens", "key_tokens")),
         *((name, ctypes.c_int32) for name in ("batch", "heads", "kv_heads", "head_dim", "pack", "bfloat")),
-        *((name, ctypes.c_int32) for name in ("odd_room", "window", "anchors", "dense")),
+        *((name, ctypes.c_int32) for name in ("odd_room", "window", "anchors", "dense", "max_query")),
         ("factor", ctypes.c_float),
     )
 
@@ -72,22 +72,22 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
     group = heads // inputs.kv_heads
     pack = pack_of(group, _MOST_PACKED)
     tiles = tiles_bound(tokens, inputs.batch, _ROWS // pack) * (heads // pack)
-    odd = torch.empty(1 + _WARPS * tiles, dtype=torch.int32, device=out.device)
-    odd[:1].zero_()
+    counts = torch.empty(2 + _WARPS * tiles, dtype=torch.int32, device=out.device)  # of work, of odd tiles; those tiles
+    counts[:2].zero_()
     whole = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
     query, key, value = aligned(inputs.query), aligned(inputs.key), aligned(inputs.value)
     if key.shape[0] == 0:
         key, value = key.new_zeros(1, *key.shape[1:]), value.new_zeros(1, *value.shape[1:])
-    call = _call(replace(inputs, query=query, key=key, value=value), pattern, whole, lse, odd, pack)
+    call = _call(replace(inputs, query=query, key=key, value=value), pattern, whole, lse, counts, pack)
     status = _function(str(path))(ctypes.byref(call), torch.cuda.current_stream(out.device).cuda_stream)
     if status:
         raise AttentionError(f"the Hopper kernel could not be started: CUDA error {status}")
-    triton_prefill.mend(inputs, pattern, whole, lse, odd, rows=_ROWS, pack=_MOST_PACKED)
+    triton_prefill.mend(inputs, pattern, whole, lse, counts[1:], rows=_ROWS, pack=_MOST_PACKED)
     if whole is not out:
         out.copy_(whole)
 
 
-def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tensor, pack: int) -> _Call:
+def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Tensor, pack: int) -> _Call:
     query, key, value = inputs.query, inputs.key, inputs.value
     window, anchors, dense = window_of(pattern, inputs)
     return _Call(
@@ -98,7 +98,8 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tenso
         lse=lse.data_ptr(),
         query_starts=inputs.query_starts.data_ptr(),
         key_starts=inputs.key_starts.data_ptr() if inputs.key_starts is not None else 0,
-        odd=odd.data_ptr(),
+        odd=counts[1:].data_ptr(),
+        next=counts.data_ptr(),
         query_row=_stride(query, 0),
         query_head=_stride(query, 1),
         key_row=_stride(key, 0),
@@ -113,10 +114,11 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tenso
         head_dim=query.shape[2],
         pack=pack,
         bfloat=query.dtype == torch.bfloat16,
-        odd_room=odd.shape[0] - 1,
+        odd_room=counts.shape[0] - 2,
         window=_WITHOUT_WINDOW if dense else window,
         anchors=0 if dense else anchors,
         dense=dense,
+        max_query=inputs.max_query,
         factor=factors(pattern, query.shape[2])[0],
     )
 
@@ -137,14 +139,39 @@ def _refusal(problem: Problem) -> str:
         return "takes packed keys, not pages"
     if not problem.pattern.causal or problem.pattern.softcap or problem.learned:
         return "takes causal patterns without soft cap and learned anchors"
-    if problem.head_dim != _HEAD_DIM or problem.value_dim != _HEAD_DIM:
-        return f"takes head dim {_HEAD_DIM}, not {problem.head_dim}/{problem.value_dim}"
+    if problem.head_dim not in _GROUPS or problem.value_dim != problem.head_dim:
+        return f"takes head dims 64 and 128, not {problem.head_dim}/{problem.value_dim}"
     return "" if problem.pattern.scale_for(problem.head_dim) > 0 else "takes positive scales"
 
 
 def _computed(problem: Problem) -> int:
-    pack = pack_of(problem.heads // problem.kv_heads, _MOST_PACKED)
-    return computed_pairs(problem, queries=_TILE_ROWS // pack, keys=_TILE_KEYS, box=_BOX)
+    """Return the pairs of a head in the tiles of keys that warpgroups multiply; `span` in prefill.cu says which."""
+    if not problem.equal_lengths:
+        return 0
+    queries = _ROWS // pack_of(problem.heads // problem.kv_heads, _MOST_PACKED)
+    block = queries * _GROUPS[problem.head_dim]
+    tiles = sum(_tiles(problem, first, block, queries) for first in range(0, problem.max_query, block))
+    return tiles * _TILE_KEYS * queries * problem.batch
+
+
+def _tiles(problem: Problem, first: int, block: int, queries: int) -> int:
+    """Return how many tiles of keys the warpgroups of one block multiply."""
+    count, length, dense = problem.max_query, problem.max_key, problem.dense
+    window = _WITHOUT_WINDOW if dense or problem.pattern.window is None else problem.pattern.window
+    anchors, offset, after = 0 if dense else problem.pattern.anchors, length - count, min(first + block, count)
+    end = max(min(length, offset + after), 0)
+    low = max(offset + first - window + 1, 0)
+    low = min(0 if low < _BOX else low, end)
+    window_boxes = ceil_div(end - low, _BOX)
+    tail = window_boxes * _BOX // _TILE_KEYS
+    every = ceil_div((window_boxes + ceil_div(min(anchors, low), _BOX)) * _BOX, _TILE_KEYS)
+    found = 0
+    for own in range(first, after, queries):
+        before = offset + own - window + 1 - low
+        lead = 0 if low < anchors else min(max(before, 0) // _TILE_KEYS, tail)
+        last = offset + min(own + queries, count) - 1
+        found += every - lead - (tail - max(min((last - low + _TILE_KEYS) // _TILE_KEYS, tail), lead))
+    return found
 
 
 KERNELS = (

@@ -58,7 +58,7 @@ class Compilation:
     """A Triton kernel as CI compiles it for sm_90 without a GPU; a family lists its own in COMPILATIONS.
 
     `function` is what triton.jit made; `signature` names every argument that is not constexpr and its type ("*bf16",
-    "i32", "fp32"); `constants` are the constexpr ones.
+    "i32", "fp32"); `constants` are the constexpr ones; `registers` the most of a thread, None where it is not bounded.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Compilation:
     constants: dict[str, Any]
     num_warps: int = 4
     num_stages: int = 3
+    registers: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,8 @@ from .kernels import backward
 from .problem import BACKWARD, Gradients, Inputs, Pattern, Problem, Saved
 from .registry import Compilation, Kernel
 from .triton_launch import (
+    MENDERS,
+    Tile,
     ceil_div,
     common_refusal,
     factors,
@@ -23,16 +25,6 @@ from .triton_launch import (
     window_of,
 )
 from .triton_support import interpreted
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tile:
-    """Rows (queries times packed heads) and keys of a tile, warps, loads in flight."""
-
-    rows: int
-    keys: int
-    warps: int
-    stages: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +45,6 @@ SHAPES: dict[int, Shape] = {
 _INTERPRETED = Shape(
     query=Tile(rows=32, keys=16, warps=4, stages=1), key=Tile(rows=32, keys=16, warps=4, stages=1), chunk=64
 )
-_MENDERS = 132  # programs that look at the list of odd tiles
 
 
 def run(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients, *, shape: Shape | None = None) -> None:
@@ -141,9 +132,8 @@ def _run_query(inputs: Inputs, pattern: Pattern, saved: Saved, gradient: Tensor,
         "LEARNED": inputs.learned > 0,
         "GRAD_LSE": saved.grad_lse is not None,
     }
-    launch = {"num_warps": tile.warps, "num_stages": tile.stages}
-    backward.grad_query[(tiles, packs)](*arguments, **constants, MEND=False, **launch)
-    backward.grad_query[(_MENDERS,)](*arguments, **constants, MEND=True, num_warps=tile.warps, num_stages=1)
+    backward.grad_query[(tiles, packs)](*arguments, **constants, MEND=False, **tile.launch)
+    backward.grad_query[(MENDERS,)](*arguments, **constants, MEND=True, num_warps=tile.warps, num_stages=1)
 
 
 def _run_key(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients, delta: Tensor, shape: Shape) -> None:
@@ -170,8 +160,7 @@ def _run_key(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradient
         pattern.scale_for(query.shape[2]),
         **constants_for(inputs, pattern, tile, shape),
         DENSE=dense,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
+        **tile.launch,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +15,28 @@ from .triton_support import refusal_here
 LOG2E = 1.4426950408889634
 WIDEST = 128
 _TRITON_DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
+MENDERS = 132  # programs that look at the list of odd tiles
 _ALIGNMENT = 16  # bytes; what the tensor memory accelerator asks of addresses and strides
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tile:
+    """Rows (queries times packed heads) and keys of a tile; warps, and loads in flight.
+
+    `registers`: the most of a thread; with fewer, one more program may fit onto a multiprocessor. None: as the compiler
+    likes.
+    """
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+    registers: int | None = None
+
+    @property
+    def launch(self) -> dict[str, int | None]:
+        """The options of a launch."""
+        return {"num_warps": self.warps, "num_stages": self.stages, "maxnreg": self.registers}
 
 
 def common_refusal(problem: Problem) -> str:
@@ -103,10 +125,10 @@ def ceil_div(number: int, by: int) -> int:
     return math.ceil(number / by)
 
 
-def computed_pairs(problem: Problem, *, queries: int, keys: int, box: int) -> int:
+def computed_pairs(problem: Problem, *, queries: int, keys: int) -> int:
     """Return the query-key pairs of a head that tiles of so many queries and keys compute; 0 for unequal lengths.
 
-    Keys of the window and anchors fill boxes, as `tiles.key_span` says; boxes fill tiles. Triton's box is the tile.
+    Keys of the window and anchors fill tiles of their own, as `tiles.key_span` says.
     """
     pattern, count, length = problem.pattern, problem.max_query, problem.max_key
     if not problem.equal_lengths:
@@ -119,8 +141,7 @@ def computed_pairs(problem: Problem, *, queries: int, keys: int, box: int) -> in
         if pattern.window is not None and not problem.dense:
             high = high if pattern.causal else min(length, last + pattern.window)
             low = max(low_position - pattern.window + 1, 0)
-            low = min(0 if low < box else low, max(high, 0))
+            low = min(0 if low < keys else low, max(high, 0))
             anchor_end = min(pattern.anchors, low, length)
-        boxes = ceil_div(max(high - low, 0), box) + ceil_div(anchor_end, box)
-        pairs += ceil_div(boxes * box, keys) * keys * queries
+        pairs += (ceil_div(max(high - low, 0), keys) + ceil_div(anchor_end, keys)) * keys * queries
     return pairs * problem.batch

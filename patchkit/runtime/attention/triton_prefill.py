@@ -12,6 +12,8 @@ from .kernels import prefill
 from .problem import FORWARD, Inputs, Pattern, Problem
 from .registry import Compilation, Kernel
 from .triton_launch import (
+    MENDERS,
+    Tile,
     common_refusal,
     computed_pairs,
     factors,
@@ -27,24 +29,20 @@ from .triton_support import interpreted
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """How a tile is cut: rows (queries times up to `pack` heads) and keys; warps, and loads in flight."""
+    """How a tile is cut, and how many heads it packs at most."""
 
-    rows: int
-    keys: int
-    warps: int
-    stages: int
+    tile: Tile
     pack: int = 8
 
 
-# Measured on an NVIDIA H200; by padded head dim, and whether the pattern is dense. benchmarks/results/ has the sweep.
+# Measured on an NVIDIA H200; by padded head dim, and whether the pattern is dense.
 SHAPES: dict[tuple[int, bool], Shape] = {
-    (64, False): Shape(rows=64, keys=64, warps=4, stages=2),
-    (128, False): Shape(rows=128, keys=32, warps=4, stages=3),
-    (64, True): Shape(rows=64, keys=64, warps=4, stages=3),
-    (128, True): Shape(rows=128, keys=64, warps=8, stages=3),
+    (64, False): Shape(tile=Tile(rows=64, keys=64, warps=4, stages=2)),
+    (128, False): Shape(tile=Tile(rows=128, keys=32, warps=4, stages=3)),
+    (64, True): Shape(tile=Tile(rows=64, keys=128, warps=4, stages=2, registers=168)),
+    (128, True): Shape(tile=Tile(rows=128, keys=64, warps=8, stages=3)),
 }
-_INTERPRETED = Shape(rows=32, keys=16, warps=4, stages=1)
-_MENDERS = 132  # programs that look at the list of odd tiles
+_INTERPRETED = Shape(tile=Tile(rows=32, keys=16, warps=4, stages=1))
 
 
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, *, shape: Shape | None = None) -> None:
@@ -59,19 +57,18 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, *, shape: Sh
     odd = torch.zeros(1 + tiles * packs, dtype=torch.int32, device=inputs.query.device)
     whole = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
     arguments = _arguments(inputs, pattern, whole, lse, odd, constants)
-    launch = {"num_warps": shape.warps, "num_stages": shape.stages}
-    prefill.forward[(tiles, packs)](*arguments, **constants, **launch)
-    prefill.mend[(_MENDERS,)](*arguments, **constants, num_warps=shape.warps, num_stages=1)
+    prefill.forward[(tiles, packs)](*arguments, **constants, **shape.tile.launch)
+    prefill.mend[(MENDERS,)](*arguments, **constants, num_warps=shape.tile.warps, num_stages=1)
     if whole is not out:
         out.copy_(whole)
 
 
 def mend(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tensor, *, rows: int, pack: int) -> None:
     """Compute the tiles again that another kernel with such tiles listed: odd[0] of them, tile * packs + pack."""
-    shape = Shape(rows=rows, keys=32, warps=8, stages=1, pack=pack)
+    shape = Shape(tile=Tile(rows=rows, keys=32, warps=8, stages=1), pack=pack)
     constants = constants_for(inputs, pattern, shape)
     arguments = _arguments(inputs, pattern, out, lse, odd, constants)
-    prefill.mend[(_MENDERS,)](*arguments, **constants, num_warps=shape.warps, num_stages=shape.stages)
+    prefill.mend[(MENDERS,)](*arguments, **constants, **shape.tile.launch)
 
 
 def shape_for(inputs: Inputs, pattern: Pattern) -> Shape:
@@ -93,9 +90,9 @@ def constants_for(inputs: Inputs, pattern: Pattern, shape: Shape) -> dict[str, A
         "DV": inputs.value.shape[2],
         "DP": padded(inputs.query.shape[2]),
         "DVP": padded(inputs.value.shape[2]),
-        "BLOCK_Q": shape.rows // pack,
-        "N": shape.keys,
-        "FIRST_N": max(16, min(shape.keys, padded(max(inputs.learned, 1)))),
+        "BLOCK_Q": shape.tile.rows // pack,
+        "N": shape.tile.keys,
+        "FIRST_N": max(16, min(shape.tile.keys, padded(max(inputs.learned, 1)))),
         "CAUSAL": pattern.causal,
         "DENSE": window_of(pattern, inputs)[2],
         "SOFTCAP": pattern.softcap > 0,
@@ -148,7 +145,7 @@ def _refusal(problem: Problem) -> str:
 def _computed(problem: Problem) -> int:
     shape = SHAPES[max(padded(problem.head_dim), padded(problem.value_dim), 64), problem.dense]
     pack = pack_of(problem.heads // problem.kv_heads, shape.pack)
-    return computed_pairs(problem, queries=shape.rows // pack, keys=shape.keys, box=shape.keys)
+    return computed_pairs(problem, queries=shape.tile.rows // pack, keys=shape.tile.keys)
 
 
 KERNELS = (
@@ -205,20 +202,21 @@ def _compilations() -> tuple[Compilation, ...]:
         ("bf16", 64, True, {}),
         ("bf16", 128, True, {"CAUSAL": False}),
     ):
-        shape = SHAPES[padded(dim), dense]
+        tile = SHAPES[padded(dim), dense].tile
         constants = {
             "GROUP": 4, "PACK": 4, "D": dim, "DV": dim, "DP": padded(dim), "DVP": padded(dim),
-            "BLOCK_Q": shape.rows // 4, "N": shape.keys, "FIRST_N": 32, "CAUSAL": True, "DENSE": dense,
+            "BLOCK_Q": tile.rows // 4, "N": tile.keys, "FIRST_N": 32, "CAUSAL": True, "DENSE": dense,
             "SOFTCAP": False, "LEARNED": False, "PRECISION": "tf32", **variant,
         }  # fmt: skip
         found.extend(
             Compilation(
                 name=f"{function.__name__} {dtype} {dim}{' dense' if dense else ''}",
                 function=function,
-                signature=signature(dtype, shape.keys, padded(dim), padded(dim)),
+                signature=signature(dtype, tile.keys, padded(dim), padded(dim)),
                 constants=constants,
-                num_warps=shape.warps,
-                num_stages=shape.stages if function is prefill.forward else 1,
+                num_warps=tile.warps,
+                num_stages=tile.stages if function is prefill.forward else 1,
+                registers=tile.registers if function is prefill.forward else None,
             )
             for function in (prefill.forward, prefill.mend)
         )

@@ -31,9 +31,9 @@ def decode(
     kv_head = tl.program_id(1)
     sequence = tl.program_id(2)
     row = tl.load(query_starts + sequence)
+    keys = tl.load(key_lengths + sequence)  # with the others, not after them
     if tl.load(query_starts + sequence + 1) == row:
         return
-    keys = tl.load(key_lengths + sequence)
     low = 0
     if not DENSE:
         low = tl.maximum(keys - window, 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .tiles import bend, find_sequence, is_full, key_span, sees, softmax_step
+from .tiles import bend, find_sequence, hide, is_full, key_span, sees, softmax_step
 
 # One argument a line would hide the kernel.
 # fmt: off
@@ -133,8 +133,7 @@ def attend(
         s = bend(tl.dot(q, tl.trans(k), input_precision=PRECISION), factor, cap, SOFTCAP)
         full = is_full(start, end, low_position, high_position, window, N, CAUSAL, DENSE)
         if not full:
-            j = (start + tl.arange(0, N))[None, :]
-            s = tl.where(sees(i, j, window, anchors, CAUSAL, DENSE) & (j < end), s, float("-inf"))
+            s = hide(s, i, start, end, in_anchors, window, anchors, N, CAUSAL, DENSE)
         v = tl.reshape(value.load([kv_head, key_begin + start, 0]), [N, DVP])
         if EXACT:
             j = (start + tl.arange(0, N))[None, :]

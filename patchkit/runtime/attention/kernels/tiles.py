@@ -83,6 +83,26 @@ def is_full(start, end, first, last, window, N: tl.constexpr, CAUSAL: tl.constex
 
 
 @triton.jit
+def hide(
+    scores, i, start, end, in_anchors, window, anchors, N: tl.constexpr, CAUSAL: tl.constexpr, DENSE: tl.constexpr,
+):
+    """Return scores [M, N] of queries i [M, 1] and keys from `start` on, -inf where a key is not seen or from `end` on.
+
+    What is compared is a column with a number per row or tile: `sees` would take one more step for every score.
+    """
+    column = tl.arange(0, N)[None, :]
+    reach = end - start
+    if CAUSAL:
+        reach = tl.where(in_anchors, reach, tl.minimum(i + 1 - start, reach))
+    elif not DENSE:
+        reach = tl.where(in_anchors, reach, tl.minimum(i + window - start, reach))
+    seen = column < reach
+    if not DENSE:
+        seen = seen & ((column >= i - window + 1 - start) | (column < anchors - start))
+    return tl.where(seen, scores, float("-inf"))
+
+
+@triton.jit
 def bend(scores, factor, cap, SOFTCAP: tl.constexpr):
     """Return scores and the factor that brings them to units of log 2; with a soft cap c: c tanh(s / c).
 
