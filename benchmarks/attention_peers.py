@@ -9,14 +9,15 @@ that are seen.
 
 from __future__ import annotations
 
-import argparse
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.two_machines import pack_or_run
 from patchkit.attention.bench import BenchResult
 from patchkit.attention.build import build_library
 from patchkit.attention.case import problem_of
@@ -36,21 +37,12 @@ REPEATS = 40
 Call = Callable[[], Any]
 
 
-def main() -> None:
+def main() -> int:
     """Pack or run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    pack = commands.add_parser("pack")
-    pack.add_argument("directory", type=Path)
-    pack.set_defaults(act=lambda given: pack_all(given.directory))
-    run = commands.add_parser("run")
-    run.add_argument("--out", type=Path, required=True)
-    run.set_defaults(act=lambda given: run_all(given.out))
-    given = parser.parse_args()
-    given.act(given)
+    return pack_or_run(__doc__, pack_all, run_all)
 
 
-def pack_all(directory: Path) -> None:
+def pack_all(directory: Path) -> int:
     """Lay the kernels, this script and FlashAttention 3 into a directory (about 12 MB)."""
     for part in ("patchkit", "native/attention", "benchmarks"):
         shutil.copytree(
@@ -58,9 +50,10 @@ def pack_all(directory: Path) -> None:
         )
     pack_peers(directory, progress=print)
     print(f"packed; on the GPU machine, in {directory}: python3 -m benchmarks.attention_peers run --out results")
+    return 0
 
 
-def run_all(directory: Path) -> None:
+def run_all(directory: Path) -> int:
     """Measure every case and write a record for each into a directory, in the form of `attention bench --record`."""
     import os
 
@@ -75,6 +68,7 @@ def run_all(directory: Path) -> None:
     for line, _ in table(results):
         print(line)
     write_records(results, facts, COMMAND, directory)
+    return 0
 
 
 def _results() -> Iterator[BenchResult]:
@@ -153,4 +147,4 @@ def measure(call: Call, *, graph: bool) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

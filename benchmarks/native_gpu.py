@@ -11,7 +11,6 @@ way to the operator itself varies by more. Exit status 1: the record says `cuda_
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import lzma
@@ -26,6 +25,7 @@ from typing import Any
 
 from benchmarks import native
 from benchmarks.attention_peers import CHECKOUT
+from benchmarks.two_machines import pack_or_run
 from patchkit.attention.peers import DISTRIBUTION, LIBRARY, SPECIFIER, pack_peers
 from patchkit.fetch import fetch_distribution
 from patchkit.native.build import BuildArtifact, BuildRequest, build
@@ -47,17 +47,7 @@ _NVCC = ("-gencode=arch=compute_90,code=sm_90", "-O2", "-std=c++17", "-shared", 
 
 def main() -> int:
     """Pack or run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    pack = commands.add_parser("pack")
-    pack.add_argument("directory", type=Path)
-    pack.set_defaults(act=lambda given: pack_all(given.directory))
-    run = commands.add_parser("run")
-    run.add_argument("--out", type=Path, required=True)
-    run.set_defaults(act=lambda given: run_all(given.out))
-    given = parser.parse_args()
-    status: int = given.act(given)
-    return status
+    return pack_or_run(__doc__, pack_all, run_all)
 
 
 def pack_all(directory: Path) -> int:
