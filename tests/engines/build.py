@@ -139,7 +139,7 @@ def _build_tree(recipe: Recipe, path: Path) -> None:
 
 def _build_models(path: Path) -> None:
     """Make the models and have the oracle speak of each, at its own softmax scale and at half of it."""
-    # One thread: two that wait for each other after every small product take twice the time and more.
+    # One thread: the products are small, and engines are built beside it.
     chosen = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     offline = {**os.environ, **chosen}
     inside = HERE / "inside"
