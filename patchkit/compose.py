@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from patchkit.decide import move_hunk
 from patchkit.diff.model import FilePatch, Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.errors import RefusedError, TreeChangedError
+from patchkit.moving import move_hunk
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from patchkit.diff.apply import apply_placements
-from patchkit.diff.image import hunk_sides, split_lines
+from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
-from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Placement, Proof, Verdict
+from patchkit.diff.model import BinaryPatch, Change, FilePatch, Placement, Proof, Verdict
 from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
+from patchkit.moving import move_with_lines, surrounded_as_before
 from patchkit.overlay import Overlay
 from patchkit.record import dataclass, replace
 from patchkit.tree import Kind, TreeEntry
-
-if TYPE_CHECKING:
-    from patchkit.diff.compare import Block
 
 EXECUTABLE = 0o111
 _NEW_FILE_MODE = 0o644
 _SHORTEST_BLOB = 7
 _SHA1_LENGTH = 40
-_SURROUNDING = 3  # lines, as many as git gives a hunk for context
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,8 +178,8 @@ def _new_content(
         from patchkit.diff.compare import compare_lines
 
         base_lines = split_lines(evidence.base)
-        moved = _moved_with_lines(file, compare_lines(base_lines, lines))
-        if _surrounded_as_before(file, base_lines, moved, lines):
+        moved = move_with_lines(file, compare_lines(base_lines, lines))
+        if surrounded_as_before(file, base_lines, moved, lines):
             evidence = replace(evidence, proven=True)
         file = moved
     placements = place_hunks(file, lines, evidence)
@@ -222,38 +218,6 @@ def _leads_back(binary: BinaryPatch, made: bytes, content: bytes) -> bool:
         return apply_binary(BinaryPatch(forward=binary.reverse, reverse=None), made) == content
     except RefusedError:
         return False
-
-
-def move_hunk(hunk: Hunk, offset: int) -> Hunk:
-    """Return the hunk stated so many lines further down on both of its sides."""
-    return replace(hunk, old_start=hunk.old_start + offset, new_start=hunk.new_start + offset) if offset else hunk
-
-
-def _moved_with_lines(file: FilePatch, changed: Sequence[Block]) -> FilePatch:
-    """State every hunk where its first line is now: repeated lines then do not tempt it to the place of before."""
-    hunks = tuple(move_hunk(hunk, _shift(max(hunk.old_start - 1, 0), changed)) for hunk in file.hunks)
-    return replace(file, hunks=hunks)
-
-
-def _surrounded_as_before(file: FilePatch, base: list[bytes], moved: FilePatch, lines: list[bytes]) -> bool:
-    """Tell whether a patch without any context has the lines around each of its hunks that it had in the base."""
-
-    def around(hunk: Hunk, whole: list[bytes]) -> list[bytes]:
-        start = hunk.old_start - 1 if hunk.old_count else hunk.old_start
-        return whole[max(start - _SURROUNDING, 0) : start + hunk.old_count + _SURROUNDING]
-
-    pairs = zip(file.hunks, moved.hunks, strict=True)
-    return all(not hunk_sides(old).context and around(old, base) == around(new, lines) for old, new in pairs)
-
-
-def _shift(index: int, changed: Sequence[Block]) -> int:
-    """Return by how much a line has moved, given the changed ranges in order."""
-    shift = 0
-    for block in changed:
-        if block.old_end > index:
-            break
-        shift = block.new_end - block.old_end
-    return shift
 
 
 def _evidence(file: FilePatch, path: str, entry: TreeEntry, ground: Ground) -> Evidence:

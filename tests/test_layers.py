@@ -20,7 +20,19 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive"),
     ("trailers", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
-    ("strip", "decision", "decide", "wanted", "stack", "travelling", "generated", "guarding", "applied", "plan"),
+    (
+        "strip",
+        "decision",
+        "moving",
+        "decide",
+        "wanted",
+        "stack",
+        "travelling",
+        "generated",
+        "guarding",
+        "applied",
+        "plan",
+    ),
     (
         "state",
         "journal",
@@ -72,7 +84,20 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
 
 # From the bytes of a patch to a plan nothing opens a file, reads the environment or knows the clock.
 PURE = (
-    *("diff", "config", "overlay", "strip", "decision", "decide", "stack", "generated", "guarding", "applied", "plan"),
+    *(
+        "diff",
+        "config",
+        "overlay",
+        "strip",
+        "decision",
+        "moving",
+        "decide",
+        "stack",
+        "generated",
+        "guarding",
+        "applied",
+        "plan",
+    ),
     "compose",
 )
 IMPURE_MODULES = frozenset({"os", "io", "shutil", "tempfile", "subprocess", "socket", "time", "random", "secrets"})
