@@ -6,9 +6,11 @@ hundreds of patches is so one file to make, sync and remove. A pack stays as lon
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from patchkit.receipt import read_stored
 SCHEMA = 1
 _SUFFIX = ".pack"
 _LARGEST_PACK = 1 << 30
+_NO_FILE = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOENT})
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -33,13 +36,13 @@ def files_to_keep(patches: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def is_needed(directory: int, name: str, wanted: set[str]) -> bool:
-    """Tell whether a file of `patches/` holds a patch that is wanted; a damaged pack may, and is left alone."""
+    """Tell whether a file of `patches/` holds a patch that is wanted; a pack that cannot be read may, and is left."""
     if not name.endswith(_SUFFIX):
         return name in wanted
     try:
         return any(sha256 in wanted for sha256, _ in _index(_head(directory, name)))
-    except OSError:  # a link, a directory: none of ours
-        return False
+    except OSError as error:  # a link, a fifo, a directory: none of ours
+        return bool(wanted) and error.errno not in _NO_FILE
     except ValueError:
         return bool(wanted)
 
@@ -47,6 +50,8 @@ def is_needed(directory: int, name: str, wanted: set[str]) -> bool:
 def _head(directory: int, name: str) -> bytes:
     descriptor = os.open(name, _READ, dir_fd=directory)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise IsADirectoryError(errno.EISDIR, "not a regular file", name)
         with open(descriptor, "rb", closefd=False) as file:
             return file.readline(_LARGEST_PACK)
     finally:
@@ -59,6 +64,7 @@ class KeptPatches:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._packed: dict[str, bytes] | None = None
+        self._unread: list[tuple[Path, str]] = []
 
     def read(self, sha256: str) -> bytes:
         """Return a patch by its digest. TreeChangedError when it is not there any more, or not what it was."""
@@ -67,17 +73,27 @@ class KeptPatches:
             raw = self._in_packs().get(sha256)
             raw = read_stored(path, MAX_RAW) if raw is None else raw
         except (OSError, ValueError) as error:
-            raise _lost(path, getattr(error, "strerror", None) or str(error)) from error
+            raise self._lost(path, error) from error
         if sha256_of_patch(raw, source=str(path)) != sha256:
             raise _lost(path, "its sha256 is another")
         return raw
 
     def _in_packs(self) -> dict[str, bytes]:
+        """Return what the packs hold that can be read; one that cannot is named when a patch is not found."""
         if self._packed is None:
             self._packed = {}
             for pack in sorted(self._directory.glob(f"*{_SUFFIX}")):
-                self._packed.update(_unpack(read_stored(pack, _LARGEST_PACK)))
+                try:
+                    self._packed.update(_unpack(read_stored(pack, _LARGEST_PACK)))
+                except (OSError, ValueError) as error:
+                    self._unread.append((pack, _words(error)))
         return self._packed
+
+    def _lost(self, path: Path, error: OSError | ValueError) -> TreeChangedError:
+        if self._unread and isinstance(error, FileNotFoundError):
+            packs = "\n".join(f"{pack} cannot be read: {why}" for pack, why in self._unread)
+            return _lost(path, f"{packs}\nit may be in there: no other file has it")
+        return _lost(path, _words(error))
 
 
 def _unpack(content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -89,13 +105,17 @@ def _unpack(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _index(head: bytes) -> list[tuple[str, int]]:
     """Read the first line of a pack; ValueError when it is none."""
-    fields = json.loads(head)
     try:
+        fields = json.loads(head)
         if fields["schema"] != SCHEMA:
             raise ValueError(f"the schema of a pack is {fields['schema']!r}, this patchkit reads {SCHEMA}")
         return [(str(sha256), int(length)) for sha256, length in fields["patches"]]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError("a pack without an index") from error
+
+
+def _words(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _lost(path: Path, why: str) -> TreeChangedError:

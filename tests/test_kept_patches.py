@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable
@@ -67,8 +68,10 @@ def test_the_oldest_pack_is_still_read_and_written_alike(tmp_path: Path) -> None
         (b'"schema": 1', b'"schema": 2', "schema of a pack is 2"),
         (b'"patches"', b'"patch"', "without an index"),
         (b"{", b"\xff", ""),
+        (b"{", b"[" * 200_000, "without an index"),
+        (b"30]", b"Infinity]", "without an index"),
     ],
-    ids=["changed", "cut", "later schema", "no index", "no JSON"],
+    ids=["changed", "cut", "later schema", "no index", "no JSON", "deep", "infinite"],
 )
 def test_a_damaged_pack_is_named_when_it_is_needed(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
     [pack] = _keep(tmp_path, PATCHES)
@@ -105,3 +108,26 @@ def test_a_pack_is_needed_while_one_of_its_patches_is(tmp_path: Path) -> None:
         assert not is_needed(directory, first, set())
     finally:
         os.close(directory)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM])
+def test_a_pack_that_cannot_be_opened_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Root may open anything, so the system's answer is given in its place."""
+    [pack] = _keep(tmp_path, PATCHES)
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("patchkit.kept_patches.os.open", refuse)
+    assert is_needed(-1, pack, set(PATCHES))
+
+
+def test_a_stray_pack_hinders_nobody_and_is_named_when_a_patch_is_missing(tmp_path: Path) -> None:
+    [pack] = _keep(tmp_path, PATCHES)
+    (tmp_path / "zz.pack").write_bytes(b"[" * 200_000)
+    kept = KeptPatches(tmp_path)
+    assert [kept.read(sha256) for sha256 in PATCHES] == list(RAW)
+    (tmp_path / pack).unlink()
+    with pytest.raises(TreeChangedError, match="stored patch is damaged") as raised:
+        KeptPatches(tmp_path).read(next(iter(PATCHES)))
+    assert "zz.pack cannot be read" in raised.value.why
