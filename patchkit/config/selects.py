@@ -60,8 +60,14 @@ def _premises(symbol: Any, condition: Any, target: Any, conclusion: Any) -> list
     """Return what is true when a symbol is y; of what `target` is selected for nothing is taken for granted."""
     premises = [symbol, symbol.direct_dep, condition]
     premises += [(library.OR, (library.NOT, when), other) for other, when in symbol.selects if other is not target]
-    named = {one: None for part in (conclusion, symbol.direct_dep, condition) for one in _bools(part)}
-    return premises + [(library.OR, (library.NOT, one), one.direct_dep) for one in named if one is not symbol]
+    named: dict[Any, None] = {}
+    waiting = [one for part in (conclusion, symbol.direct_dep, condition) for one in _bools(part)]
+    while waiting:  # what is needed by what is needed, too
+        one = waiting.pop()
+        if one not in named and one is not symbol:
+            named[one] = None
+            waiting += _bools(one.direct_dep)
+    return premises + [(library.OR, (library.NOT, one), one.direct_dep) for one in named]
 
 
 def _follow(premises: list[Any], conclusion: Any) -> bool:
@@ -69,7 +75,7 @@ def _follow(premises: list[Any], conclusion: Any) -> bool:
     for expression in (*premises, conclusion):
         _collect(expression, terms)
     if len(terms) > _MOST_TERMS:  # too many to try them all: the terms themselves have to be there
-        given = {library.expr_str(term) for part in premises for term in library.split_expr(part, library.AND)}
+        given = _given(premises)
         return all(library.expr_str(term) in given for term in library.split_expr(conclusion, library.AND))
     names = list(terms)
     for values in product((False, True), repeat=len(names)):
@@ -77,6 +83,32 @@ def _follow(premises: list[Any], conclusion: Any) -> bool:
         if all(_holds(premise, true) for premise in premises) and not _holds(conclusion, true):
             return False
     return True
+
+
+def _given(premises: list[Any]) -> set[str]:
+    """Return the terms that stand alone among the premises, and those that a premise `not one, or other` adds."""
+    given: set[str] = set()
+    before = -1
+    while len(given) > before:
+        before = len(given)
+        for premise in premises:
+            conditions, other = _implication(premise)
+            if all(library.expr_str(one) in given or _is_true(one) for one in conditions):
+                given.update(map(library.expr_str, library.split_expr(other, library.AND)))
+    return given
+
+
+def _implication(premise: Any) -> tuple[list[Any], Any]:
+    """Take `not (one and another), or other` apart; any other premise holds without a condition."""
+    if isinstance(premise, tuple) and premise[0] == library.OR:
+        denied = premise[1]
+        if isinstance(denied, tuple) and denied[0] == library.NOT:
+            return library.split_expr(denied[1], library.AND), premise[2]
+    return [], premise
+
+
+def _is_true(expression: Any) -> bool:
+    return _is_fixed(expression) and bool(library.expr_value(expression))
 
 
 def _bools(expression: Any) -> list[Any]:

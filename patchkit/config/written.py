@@ -24,8 +24,12 @@ def render_defconfig(menu: Menu) -> bytes:
 
 
 def _prefixed(text: str, menu: Menu) -> str:
-    """Put the 0x before hex values that a Kconfig or a setting wrote without it: a .config has it always."""
-    lines = text.split("\n")
+    """Put the 0x before hex values that a Kconfig or a setting wrote without it: a .config has it always.
+
+    A number without a value has no line: `CONFIG_N=` sets nothing.
+    """
+    empty = {f"CONFIG_{one.name}=" for one in menu.kconf.unique_defined_syms if not one.str_value}
+    lines = [line for line in text.split("\n") if line not in empty]
     bare = {f"CONFIG_{one.name}={one.str_value}" for one in menu.kconf.unique_defined_syms if _is_bare(one)}
     return "\n".join(line.replace("=", "=0x", 1) if line in bare else line for line in lines)
 

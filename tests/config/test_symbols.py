@@ -9,8 +9,10 @@ import pytest
 from patchkit.config.configuration import KEPT, Resolution, Usage
 from patchkit.config.dotconfig import Assignment, parse_dotconfig, parse_setting
 from patchkit.config.kconfig import load_kconfig
+from patchkit.config.selects import implies
 from patchkit.config.symbols import resolve
 from patchkit.config.why import Explanation, explain, words_of
+from patchkit.config.written import render_dotconfig
 from patchkit.record import replace
 from tests.config.test_kconfig import source
 
@@ -159,6 +161,23 @@ def test_a_select_is_sound_when_the_dependencies_follow() -> None:
 def test_selects_are_judged_by_what_follows(selecting: str, sound: bool) -> None:
     text = SOUND_KCONFIG + f'config NEW\n\tbool "New"\n\t{selecting}\n'
     assert (faults(resolved(kconfig=text)) == []) is sound
+
+
+@pytest.mark.parametrize("length", [2, 4, 12, 40])
+def test_what_follows_over_many_steps_follows(length: int) -> None:
+    chain = [f'config T{number}\n\tbool "T{number}"\n' for number in range(length)]
+    chain[1:] = [f"{text}\tdepends on T{number}\n" for number, text in enumerate(chain[1:])]
+    menu = load_kconfig([source({"Kconfig": "".join(chain)})], engine="vllm", version="0.10.2")
+    first, last = (menu.kconf.syms[f"T{number}"] for number in (0, length - 1))
+    assert implies(last, first)
+    assert not implies(first, last)
+
+
+def test_a_number_without_a_value_has_no_line() -> None:
+    menu = load_kconfig([source({"Kconfig": 'config H\n\thex "H"\nconfig N\n\tint "N"\n'})], engine="vllm", version="1")
+    written = render_dotconfig(menu)
+    assert b"CONFIG_" not in written
+    assert parse_dotconfig(written.decode(), "written") == ()
 
 
 def test_a_value_that_is_the_default_needs_no_effect() -> None:
