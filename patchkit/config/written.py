@@ -23,6 +23,24 @@ def render_defconfig(menu: Menu) -> bytes:
     return _prefixed(text, menu).encode("utf-8", "surrogateescape")
 
 
+def render_waiting(menu: Menu) -> bytes:
+    """Return the lines of symbols that were given a value and cannot have it now: with what they need it comes back."""
+    symbols = (one for one in menu.kconf.unique_defined_syms if one.name not in menu.given)
+    waiting = (one for one in symbols if one.user_value is not None and not one.config_string)
+    lines = "".join(f"{_line(one.name, _given(one), one.orig_type)}\n" for one in waiting)
+    return lines.encode("utf-8", "surrogateescape")
+
+
+def _given(symbol: Any) -> str:
+    return library.TRI_TO_STR[symbol.user_value] if symbol.orig_type == library.BOOL else str(symbol.user_value)
+
+
+def _line(name: str, text: str, kind: int) -> str:
+    if kind == library.STRING:
+        return f'CONFIG_{name}="{library.escape(text)}"'
+    return f"# CONFIG_{name} is not set" if kind == library.BOOL and text == "n" else f"CONFIG_{name}={text}"
+
+
 def _prefixed(text: str, menu: Menu) -> str:
     """Put the 0x before hex values that a Kconfig or a setting wrote without it: a .config has it always."""
     lines = text.split("\n")

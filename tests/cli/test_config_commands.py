@@ -313,6 +313,32 @@ def test_the_menu_sets_what_is_saved(
     assert "CONFIG_SCALE_VALUE" in (patched / "vllm/scale.py").read_text()
 
 
+def test_the_menu_keeps_values_that_wait(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path, screens: list[Screen], tmp_path: Path
+) -> None:
+    assert patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_SCALE_VALUE=0.5", "CONFIG_KERNEL=y", *where).status == 0
+    assert patchkit("config", "set", "CONFIG_SCALE=n", *where).status == 0
+    screen = Screen(tmp_path, "config", "menu", *where)
+    screens.append(screen)
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("q")
+    shown = screen.wait_for("status 0")
+    assert "nothing was saved" in shown, "what waits is no change"
+    (tmp_path / "again").mkdir()
+    screen = Screen(tmp_path / "again", "config", "menu", *where)
+    screens.append(screen)
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("y")
+    shown = screen.wait_for("(0.5) ")
+    assert "[*]     Another kernel" in shown
+    screen.press("q")
+    screen.wait_for("Save configuration?")
+    screen.press("y")
+    shown = screen.wait_for("status 0")
+    assert "CONFIG_SCALE_VALUE: (no value) -> 0.5" in shown
+    assert "CONFIG_KERNEL: n -> y" in shown
+
+
 def test_the_menu_opens_on_a_broken_configuration(
     where: tuple[str, ...], screens: list[Screen], tmp_path: Path
 ) -> None:
