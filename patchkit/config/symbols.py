@@ -15,7 +15,7 @@ from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selec
 from patchkit.pattern import compile_lazily
 
 COMMAND_LINE = "--set"
-_KINDS = {
+KINDS = {
     library.BOOL: ValueKind.BOOL,
     library.INT: ValueKind.INT,
     library.HEX: ValueKind.HEX,
@@ -75,7 +75,7 @@ def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Config
     symbols = sorted(symbols_of(menu), key=lambda symbol: str(symbol.name))
     return Configuration(
         values=tuple(
-            Value(symbol=symbol.name, kind=_KINDS[symbol.orig_type], text=_normal(symbol)) for symbol in symbols
+            Value(symbol=symbol.name, kind=KINDS[symbol.orig_type], text=_normal(symbol)) for symbol in symbols
         ),
         origins=tuple(_origin(symbol, requests) for symbol in symbols),
     )
@@ -113,7 +113,7 @@ def symbols_of(menu: Menu) -> tuple[Any, ...]:
     return tuple(
         symbol
         for symbol in menu.kconf.unique_defined_syms
-        if symbol.orig_type in _KINDS and symbol.name not in menu.given
+        if symbol.orig_type in KINDS and symbol.name not in menu.given
     )
 
 
@@ -147,7 +147,7 @@ def _set(menu: Menu, one: Assignment) -> Fault | None:
     """Give the symbol the value; a fault when there is no such symbol, or the value is not of its type."""
     symbol = menu.kconf.syms.get(one.symbol)
     what = f"CONFIG_{one.symbol}={one.value}"
-    if symbol is None or not symbol.nodes or symbol.orig_type not in _KINDS:
+    if symbol is None or not symbol.nodes or symbol.orig_type not in KINDS:
         return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
     if one.symbol in menu.standing:
         why = "name that series too, with --patches, or without --no-shipped if it is the shipped one"
@@ -168,7 +168,7 @@ def _fits(kind: int, one: Assignment) -> bool:
         return one.kind is ValueKind.STRING or one.origin in (KEPT, COMMAND_LINE)
     if kind == library.HEX:
         return one.kind in (ValueKind.HEX, ValueKind.INT)
-    return one.kind is _KINDS[kind]
+    return one.kind is KINDS[kind]
 
 
 def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:

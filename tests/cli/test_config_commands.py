@@ -430,3 +430,42 @@ def test_a_value_of_a_series_that_is_not_named_decides(patchkit: Patchkit, site:
     blocked = patchkit("config", "set", "CONFIG_MINE=y", *here, "--patches", str(second))
     assert blocked.status == 1
     assert "depends on SCALE_VALUE" in blocked.err
+
+
+def test_the_trees_configuration_is_that_of_all_its_series(
+    patchkit: Patchkit, site: Path, own: Path, second: Path, tmp_path: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    first, other = ("--patches", str(own)), ("--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5", "--set", "CONFIG_MINE=y")
+    assert patchkit("apply", *here, *first, *other, "--unlocked", *settings).status == 0
+    before = snapshot(site, own=True)
+    for series in (first, other, (*first, *other), other):
+        assert patchkit("apply", *here, *series, "--unlocked").out.endswith("nothing to do\n")
+        assert difference(snapshot(site, own=True), before) == []
+        assert patchkit("config", "diff", site / ".patchkit/vllm/.config", *here, *series).out == ""
+    saved = patchkit("config", "savedefconfig", *here, *other).out
+    assert saved == 'CONFIG_MINE=y\nCONFIG_SCALE=y\nCONFIG_SCALE_VALUE="0.5"\n'
+
+    assert patchkit("config", "set", "CONFIG_MINE=n", *here, *other).status == 0
+    (tmp_path / "kept").write_bytes((site / ".patchkit/vllm/.config").read_bytes())
+    constants = (site / "vllm/_patchkit/autoconf.py").read_bytes()
+    assert patchkit("revert", "--root", site).status == 0
+    again = ("apply", *here, *first, *other, "--unlocked", "--config", tmp_path / "kept")
+    assert patchkit(*again).status == 0
+    assert (site / "vllm/_patchkit/autoconf.py").read_bytes() == constants
+    assert (site / ".patchkit/vllm/.config").read_bytes() == (tmp_path / "kept").read_bytes()
+
+
+def test_a_configuration_that_somebody_took_away_is_written_whole(
+    patchkit: Patchkit, site: Path, own: Path, second: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    first, other = ("--patches", str(own)), ("--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=", "--set", "CONFIG_KERNEL=n")
+    assert patchkit("apply", *here, *first, *other, "--unlocked", *settings).status == 0
+    whole = site / ".patchkit/vllm/.config"
+    before = whole.read_bytes()
+    whole.unlink()
+    assert patchkit("apply", *here, *other, "--unlocked").status == 0
+    assert whole.read_bytes() == before
