@@ -78,7 +78,7 @@ def read_toggles(
     if not always and not asked:
         return None
     from patchkit.config.kconfig import load_kconfig
-    from patchkit.config.symbols import resolve
+    from patchkit.config.symbols import resolve, symbols_of
 
     usage = usage_of(series, tree)
     again = generated_again(others) if others is not None else None
@@ -86,25 +86,23 @@ def read_toggles(
     digests: dict[Path, dict[str, str]] = {place: {} for place in places}
     sources = [_source(place, digests[place]) for place in places]
     menu = load_kconfig(sources, engine=tree.engine, version=tree.version, gates=usage.gates.keys(), standing=standing)
+    definitions = {name: _definitions(one, menu, tree.engine, digests) for name, one in named}
+    unnamed = NONE
+    if others is not None:
+        state, own = StateDirectory(root=tree.root, engine=tree.engine), {one.name for one in symbols_of(menu)}
+        unnamed = read_unnamed(state, others, own, definitions.keys())
+    own_assignments = [one for one in assignments if one.origin != KEPT or one.symbol not in unnamed.homes]
     try:
-        resolution = resolve(menu, assignments, usage)
+        resolution = resolve(menu, own_assignments, usage, elsewhere=unnamed.homes)
     except RecursionError as error:
         raise SeriesError(f"{places[0]}: nested too deeply", why="a chain of hundreds of dependencies") from error
-    definitions = {name: _definitions(one, menu, tree.engine, digests) for name, one in named}
     return Toggles(
         menu=menu,
         usage=usage,
         resolution=resolution,
         kconfigs=tuple(sorted({pair for files in digests.values() for pair in files.items()})),
         definitions=definitions,
-        unnamed=NONE
-        if others is None
-        else read_unnamed(
-            StateDirectory(root=tree.root, engine=tree.engine),
-            others,
-            resolution.configuration.symbols,
-            definitions.keys(),
-        ),
+        unnamed=unnamed,
     )
 
 
@@ -263,15 +261,8 @@ def _settled(tree: TargetTree, toggles: Toggles) -> Settled:
     return Settled(
         generated=Generated(configuration=configuration, state=state, needs=tuple(needs)),
         requests=tuple(sorted(requests.items())),
-        warnings=named_warnings(toggles),
+        warnings=resolution.warnings,
     )
-
-
-def named_warnings(toggles: Toggles) -> tuple[str, ...]:
-    """Return the warnings about symbols of the series that are named; those of the others are in force."""
-    names = {value.symbol for value in toggles.unnamed.values}
-    warnings = toggles.resolution.warnings
-    return tuple(text for text in warnings if text.split("=")[0].removeprefix("CONFIG_") not in names)
 
 
 def written_symbols_of(toggles: Toggles) -> frozenset[str]:

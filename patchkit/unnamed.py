@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from patchkit.config.configuration import Value
@@ -20,7 +20,8 @@ _LARGEST = 16 << 20
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unnamed:
     """Symbols of series that are not named. `values` stand as they are in the tree; `written` are those of them that
-    its .config has a line for, `requests` those that were asked for, `needs` as in the receipt.
+    its .config has a line for, `requests` those that were asked for, `needs` as in the receipt, `homes` the layer that
+    has each, in words.
     """
 
     values: tuple[Value, ...]
@@ -28,9 +29,10 @@ class Unnamed:
     requests: Mapping[str, str]
     needs: tuple[tuple[str, str], ...]
     definitions: Mapping[str, Definitions]
+    homes: Mapping[str, str]
 
 
-NONE = Unnamed(values=(), written=frozenset(), requests={}, needs=(), definitions={})
+NONE = Unnamed(values=(), written=frozenset(), requests={}, needs=(), definitions={}, homes={})
 
 
 def read_unnamed(state: StateDirectory, receipt: Receipt, own: Collection[str], named: Collection[str]) -> Unnamed:
@@ -45,7 +47,24 @@ def read_unnamed(state: StateDirectory, receipt: Receipt, own: Collection[str], 
     has_line = there if there is not None else requests.keys()
     written = frozenset(one.symbol for one in values if one.text not in ("", "n") or one.symbol in has_line)
     definitions = {name: one for name, one in read_definitions(state).items() if name not in named}
-    return Unnamed(values=values, written=written, requests=requests, needs=again.needs, definitions=definitions)
+    return Unnamed(
+        values=values,
+        written=written,
+        requests=requests,
+        needs=again.needs,
+        definitions=definitions,
+        homes={**dict.fromkeys(sorted(names), "another series"), **dict(_homes(receipt, definitions, names, named))},
+    )
+
+
+def _homes(
+    receipt: Receipt, definitions: Mapping[str, Definitions], names: set[str], named: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    for layer in receipt.layers:
+        known = definitions.get(layer.name)
+        own = {*(known.symbols if known is not None else ()), *(patch.config for patch in layer.patches)}
+        if layer.name not in named:
+            yield from ((symbol, f"layer {layer.number} {layer.name}") for symbol in sorted(own & names))
 
 
 def _written_in(state: StateDirectory) -> frozenset[str] | None:

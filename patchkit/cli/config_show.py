@@ -59,6 +59,8 @@ def _show(opened: Opened, output: Output) -> None:
             output.line(f"    {gate_words(patch, usage)}")
         if value.symbol in usage.rebuild:
             output.line("    rebuild: required")
+    for home in sorted({*opened.toggles.unnamed.homes.values()}):
+        output.note(f"{home} has symbols of its own: --patches, with its directory, shows them too")
     if opened.stale:
         output.note("the tree was patched with another Kconfig: `patchkit plan` shows what changes", style="doubt")
     if not resolution.configuration.values:
@@ -100,6 +102,7 @@ def _document(opened: Opened) -> dict[str, object]:
         "symbols": rows,
         "kconfig": dict(opened.toggles.kconfigs),
         "stale": opened.stale,
+        "unnamed": dict(sorted(opened.toggles.unnamed.homes.items())),
         "warnings": list(resolution.warnings),
         "faults": fault_documents(resolution.faults),
     }

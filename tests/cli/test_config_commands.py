@@ -469,3 +469,28 @@ def test_a_configuration_that_somebody_took_away_is_written_whole(
     whole.unlink()
     assert patchkit("apply", *here, *other, "--unlocked").status == 0
     assert whole.read_bytes() == before
+
+
+def test_symbols_of_a_series_that_is_not_named_are_said_to_be_its(
+    patchkit: Patchkit, site: Path, own: Path, second: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    other = ("--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5")
+    assert patchkit("apply", *here, "--patches", own, *other, "--unlocked", *settings).status == 0
+    home = "layer 1 own/vllm/0.6.3 has it: name that series too, with --patches"
+    for command in (("set", "CONFIG_SCALE_VALUE=2"), ("why", "CONFIG_SCALE_VALUE"), ("why", "KERNEL")):
+        said = patchkit("config", *command, *here, *other)
+        assert said.status == 1
+        assert "no such symbol" not in said.err
+        assert home in said.err
+    shown = patchkit("config", "show", *here, *other)
+    assert "warning" not in shown.err
+    assert "another Kconfig" not in shown.err
+    assert "layer 1 own/vllm/0.6.3 has symbols of its own: --patches" in shown.err
+    document = patchkit("config", "show", *here, *other, "--json").document
+    assert document["unnamed"]["SCALE_VALUE"] == "layer 1 own/vllm/0.6.3"
+    assert (document["stale"], document["warnings"]) == (False, [])
+    assert "not named" not in patchkit("config", "set", "CONFIG_MINE=y", *here, *other).err
+    (second / "vllm" / "Kconfig").write_text(OTHER_KCONFIG + 'config NEW\n\tbool "New"\n')
+    assert "another Kconfig" in patchkit("config", "show", *here, *other).err
