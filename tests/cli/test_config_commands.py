@@ -494,3 +494,22 @@ def test_symbols_of_a_series_that_is_not_named_are_said_to_be_its(
     assert "not named" not in patchkit("config", "set", "CONFIG_MINE=y", *here, *other).err
     (second / "vllm" / "Kconfig").write_text(OTHER_KCONFIG + 'config NEW\n\tbool "New"\n')
     assert "another Kconfig" in patchkit("config", "show", *here, *other).err
+
+
+def test_status_tells_what_was_set_from_what_holds(patchkit: Patchkit, site: Path, own: Path, second: Path) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    both = ("--patches", str(own), "--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5", "--set", "CONFIG_KERNEL=y")
+    assert patchkit("apply", *here, *both, "--unlocked", *settings, "--set", "CONFIG_MINE=y").status == 0
+    assert "CONFIG_SCALE_VALUE=0.5\n" in patchkit("status", "--root", site).out
+    assert patchkit("config", "set", "CONFIG_SCALE=n", "CONFIG_MINE=n", *here, *both).status == 0
+    said = patchkit("status", "--root", site)
+    assert "CONFIG_SCALE_VALUE=0.5 was set; it has no value\n" in said.out
+    assert "CONFIG_KERNEL=y was set; it is n\n" in said.out
+    assert "CONFIG_SCALE=n\n" in said.out
+    document = patchkit("status", "--root", site, "--json").document
+    assert (document["configuration"]["KERNEL"], document["values"]["KERNEL"]) == ("y", "n")
+    assert patchkit("revert", "--root", site, "--layer", "1").status == 0
+    said = patchkit("status", "--root", site)
+    assert "CONFIG_SCALE=n was set; own/vllm/0.6.3, which has it, was taken out\n" in said.out
+    assert "CONFIG_MINE=n\n" in said.out
