@@ -56,7 +56,8 @@ def _edit(opened: Opened, choice: Choice, file: Path | None, output: Output) -> 
         working = Path(scratch, ".config")
         if before is not None:
             working.write_bytes(before + waiting)
-        _run(opened, working, before)
+        goal = "When you leave, it is set on the tree." if file is None else f"When you leave, it is in {file.name}."
+        _run(opened, working, before, goal)
         after = working.read_bytes() if working.exists() else None
         if after is None or after == (before or b"") + waiting:
             output.line("nothing was saved")
@@ -82,11 +83,11 @@ def _beginning(opened: Opened, file: Path | None) -> tuple[bytes | None, bytes]:
     return render_dotconfig(opened.toggles.menu), render_waiting(opened.toggles.menu)
 
 
-def _run(opened: Opened, working: Path, saved: bytes | None) -> None:
+def _run(opened: Opened, working: Path, saved: bytes | None, goal: str) -> None:
     from patchkit.config.menu import run_menu
 
     try:
-        run_menu(opened.toggles.menu, str(working), _open, saved=saved)
+        run_menu(opened.toggles.menu, str(working), _open, saved=saved, goal=goal)
     except ImportError as error:
         hint = "`config set` and `apply --config FILE` need no screen"
         raise RefusedError("this Python has no curses", why=str(error), hint=hint) from error

@@ -339,6 +339,33 @@ def test_the_menu_keeps_values_that_wait(
     assert "CONFIG_KERNEL: n -> y" in shown
 
 
+def test_the_menu_saves_to_the_tree_also_what_was_loaded(
+    where: tuple[str, ...], patched: Path, screens: list[Screen], tmp_path: Path
+) -> None:
+    other = tmp_path / "other.config"
+    other.write_text('CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="7"\n')
+    screen = Screen(tmp_path, "config", "menu", *where)
+    screens.append(screen)
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("y")
+    screen.wait_for("[*] Scale the scores")
+    screen.press("s")
+    shown = screen.wait_for("When you leave, it is set on the tree.")
+    assert "Filename" not in shown
+    screen.press("Enter")
+    screen.press("o")
+    shown = screen.wait_for("File to load")
+    assert "patchkit-menu" not in shown
+    screen.press(str(other), "Enter")
+    screen.wait_for("Loaded")
+    screen.press("Enter", "q")
+    screen.wait_for("Save configuration?")
+    screen.press("y")
+    shown = screen.wait_for("status 0")
+    assert "CONFIG_SCALE_VALUE: (no value) -> 7" in shown
+    assert other.read_text() == 'CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="7"\n'
+
+
 def test_the_menu_opens_on_a_broken_configuration(
     where: tuple[str, ...], screens: list[Screen], tmp_path: Path
 ) -> None:
