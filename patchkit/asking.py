@@ -76,7 +76,12 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
 def _settle(situation: Situation, terms: Terms, found: list[tuple[Path, Series, Origin]]) -> Settled | None:
     tree, receipt = situation.tree, situation.receipt
     others = has_others(found, tree, receipt)
-    return settle(tree, receipt, [series for _, series, _ in found], terms, others=others)
+    return settle(tree, receipt, named_series(found, tree), terms, others=others)
+
+
+def named_series(found: list[tuple[Path, Series, Origin]], tree: TargetTree) -> list[tuple[str, Series]]:
+    """Return series with the names of their layers."""
+    return [(label_of(directory, series, origin, tree), series) for directory, series, origin in found]
 
 
 def has_others(found: list[tuple[Path, Series, Origin]], tree: TargetTree, receipt: Receipt | None) -> bool:

@@ -196,10 +196,14 @@ def _standing(layer: WantedLayer, there: tuple[AppliedLayer, ...]) -> AppliedLay
 
 
 def _same(layer: WantedLayer, standing: AppliedLayer) -> bool:
-    """Compare what is wanted with what is there; a patch that the release has already is there as well."""
-    wanted = [(patch.name, patch.sha256, patch.reverse, patch.enabled) for patch in layer.patches]
-    have = [
-        (patch.name, patch.sha256, patch.reverse, patch.enabled or patch.reason in (UPSTREAMED, NOTHING_HERE))
-        for patch in standing.patches
-    ]
+    """Compare what is wanted with what is there; a patch that the release has already is there as well.
+
+    One that was taken out is another than one whose toggle is off: of that its guards stand in the files.
+    """
+    wanted = [(*_key(patch), patch.enabled) for patch in layer.patches]
+    have = [(*_key(patch), patch.enabled or patch.reason in (UPSTREAMED, NOTHING_HERE)) for patch in standing.patches]
     return wanted == have
+
+
+def _key(patch: WantedPatch | AppliedPatch) -> tuple[object, ...]:
+    return patch.name, patch.sha256, patch.reverse, patch.reason == TAKEN_OUT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import PurePosixPath
 
 from patchkit.bytecode import cached_path, recompile
@@ -10,8 +9,6 @@ from patchkit.generated import module_path
 from patchkit.plan import Plan
 from patchkit.receipt import read_receipt, read_stored
 from patchkit.state import StateDirectory
-
-_LARGEST_MANIFEST = 1 << 20
 
 
 def generated_files(plan: Plan) -> dict[str, bytes] | None:
@@ -50,12 +47,3 @@ def is_stale(state: StateDirectory, plan: Plan) -> bool:
         return any(read_stored(state.directory / name, len(content)) != content for name, content in files.items())
     except (OSError, ValueError):
         return True
-
-
-def read_manifest(state: StateDirectory) -> list[str] | None:
-    """Return the sha256 of the Kconfig files that a tree was patched with; None where it cannot be read."""
-    try:
-        digests = json.loads(read_stored(state.directory / "manifest.json", _LARGEST_MANIFEST))["kconfig"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return sorted(map(str, digests)) if isinstance(digests, list) else None

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from pathlib import PurePosixPath
 
 from patchkit.config.autoconf import MODULE, is_generated, render_header, render_make, render_python
-from patchkit.config.configuration import KEPT, Configuration, Value
+from patchkit.config.configuration import HEAD, KEPT, Configuration, Value, setting_line
 from patchkit.config.dotconfig import ValueKind
 from patchkit.config.supply import C_SUFFIXES, supply_import, supply_include
 from patchkit.receipt import Receipt
@@ -46,15 +46,24 @@ def module_path(tree: TargetTree) -> PurePosixPath:
     return tree.package / PLACE / f"{MODULE}.py"
 
 
-def state_files(
-    tree: TargetTree, configuration: Configuration, dotconfig: bytes, kconfigs: Iterable[str]
-) -> tuple[tuple[str, bytes], ...]:
-    """Return the files of the state directory; `kconfigs` are the sha256 of the Kconfig files that were read.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Definitions:
+    """What the Kconfig files of one series are: their sha256, and the symbols that they and its patches define."""
 
-    They name no directory: a tree that is patched from elsewhere is the same.
+    kconfigs: tuple[str, ...]
+    symbols: tuple[str, ...]
+
+
+def state_files(
+    tree: TargetTree, configuration: Configuration, written: Collection[str], definitions: Mapping[str, Definitions]
+) -> tuple[tuple[str, bytes], ...]:
+    """Return the files of the state directory.
+
+    `written` are the symbols that have a line in the .config, `definitions` those of each layer by its name. They are
+    the same whichever series are named, and name no directory: a tree that is patched from elsewhere is the same.
     """
     files = {
-        ".config": dotconfig,
+        ".config": HEAD.encode() + render_settings(configuration.values, written),
         "auto.conf": render_make(configuration),
         "autoconf.h": render_header(configuration),
     }
@@ -63,10 +72,19 @@ def state_files(
         "schema": 1,
         "engine": tree.engine,
         "version": tree.version,
-        "kconfig": sorted(kconfigs),
+        "layers": {
+            name: {"kconfig": list(one.kconfigs), "symbols": list(one.symbols)}
+            for name, one in sorted(definitions.items())
+        },
         "files": {**digests, str(module_path(tree)): hashlib.sha256(render_python(configuration)).hexdigest()},
     }
     return (*files.items(), ("manifest.json", (json.dumps(manifest, indent=1) + "\n").encode()))
+
+
+def render_settings(values: Iterable[Value], written: Collection[str]) -> bytes:
+    """Return the lines of these symbols as in a .config, in the order of the values."""
+    lines = (f"{setting_line(value)}\n" for value in values if value.symbol in written)
+    return "".join(lines).encode("utf-8", "surrogateescape")
 
 
 def generated_again(receipt: Receipt) -> Generated | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from patchkit.asking import Request, label_of, series_of
 from patchkit.errors import RefusedError
@@ -11,6 +11,7 @@ from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.series import Series
 from patchkit.session import Session
+from patchkit.stack import TAKEN_OUT
 from patchkit.toggles import usage_of
 from patchkit.workflow import Result, apply_request, check_workable
 
@@ -78,11 +79,22 @@ def reconfigure(session: Session, request: Request, *, now: str, epoch: int | No
     before = situation.receipt
     result = apply_request(session, standing, now=now, epoch=epoch)
     changed = tuple(_changes(before, result.plan))
+    warnings = (*result.plan.warnings, *_without_patch(changed, result.plan))
     return Reconfigured(
-        result=result,
+        result=replace(result, plan=replace(result.plan, warnings=warnings)),
         changes=changed,
         rebuild=tuple(one.symbol for one in changed if one.symbol in usage.rebuild),
     )
+
+
+def _without_patch(changes: Collection[Change], plan: Plan) -> Iterator[str]:
+    """Yield warnings about symbols that are switched on while a patch of theirs was taken out."""
+    on = {change.symbol for change in changes if change.after == "y"}
+    for layer in plan.layers:
+        for patch in layer.patches:
+            if patch.config in on and patch.reason == TAKEN_OUT:
+                gate = f"CONFIG_{patch.config}"
+                yield f"{patch.name}, which {gate} switches, was taken out: `patchkit apply` brings it back"
 
 
 def _changes(receipt: Receipt | None, plan: Plan) -> Iterator[Change]:

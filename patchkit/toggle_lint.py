@@ -53,13 +53,13 @@ def lint_toggles(series: Series) -> tuple[Finding, ...]:
 
 def _read(series: Series, tree: TargetTree) -> Toggles | None:
     """Read the toggles of a series, with those of the shipped one where they name one of its symbols."""
-    toggles = read_toggles(tree, [series], (), always=True)
+    toggles = read_toggles(tree, [("", series)], (), always=True)
     if toggles is None or not any(fault.what.endswith(UNDEFINED) for fault in toggles.menu.faults):
         return toggles
     shipped = find_series(patches_directory(), tree)
     if shipped is None or shipped.directory == series.directory:
         return toggles
-    return read_toggles(tree, [series, shipped], (), always=True)
+    return read_toggles(tree, [("", series), ("shipped", shipped)], (), always=True)
 
 
 def lint_combinations(series: Series, artifact: Artifact) -> tuple[Finding, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -17,14 +17,16 @@ from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution
 from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.config.supply import named_symbols
 from patchkit.errors import RefusedError, SeriesError
-from patchkit.generated import Generated, generated_again, state_files
+from patchkit.generated import Definitions, Generated, generated_again, state_files
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass
 from patchkit.resources import patches_directory
 from patchkit.series import PatchEntry, Series, applies, read_below, retired
+from patchkit.state import StateDirectory
 from patchkit.strip import is_native
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle
+from patchkit.unnamed import NONE, Unnamed, read_unnamed
 from patchkit.wanted import Terms
 
 if TYPE_CHECKING:
@@ -36,12 +38,16 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toggles:
-    """Kconfig files with a configuration set on them. `kconfigs` are their names and sha256."""
+    """Kconfig files with a configuration set on them. `kconfigs` are their names and sha256, `definitions` those of
+    each layer that is named, `unnamed` what the tree has besides.
+    """
 
     menu: Menu
     usage: Usage
     resolution: Resolution
     kconfigs: tuple[tuple[str, str], ...]
+    definitions: Mapping[str, Definitions]
+    unnamed: Unnamed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +61,7 @@ class Settled:
 
 def read_toggles(
     tree: TargetTree,
-    series: Sequence[Series],
+    named: Sequence[tuple[str, Series]],
     assignments: Sequence[Assignment],
     *,
     always: bool = False,
@@ -63,27 +69,51 @@ def read_toggles(
 ) -> Toggles | None:
     """Read the Kconfig files of these series and resolve the assignments; None where nothing asks for it.
 
-    `always`: also for series without a gate, a setting or a Kconfig. `others`: the receipt of a tree that has other
-    series too; the symbols of those stand as they are.
+    `named` are series with the names of their layers. `always`: also for series without a gate, a setting or a
+    Kconfig. `others`: the receipt of a tree that has other series too; the symbols of those stand as they are.
     """
+    series = [one for _, one in named]
     places = list(dict.fromkeys(place for one in series for place in kconfig_files(one, tree.engine)))
     asked = (places and (assignments or any(map(_has_toggles, series)))) or any(map(_has_guards, series))
     if not always and not asked:
         return None
     from patchkit.config.kconfig import load_kconfig
-    from patchkit.config.symbols import resolve
+    from patchkit.config.symbols import resolve, symbols_of
 
     usage = usage_of(series, tree)
     again = generated_again(others) if others is not None else None
     standing = again.configuration.values if again is not None else ()
-    digests: dict[str, str] = {}
-    sources = [_source(place, digests) for place in places]
+    digests: dict[Path, dict[str, str]] = {place: {} for place in places}
+    sources = [_source(place, digests[place]) for place in places]
     menu = load_kconfig(sources, engine=tree.engine, version=tree.version, gates=usage.gates.keys(), standing=standing)
+    definitions = {name: _definitions(one, menu, tree.engine, digests) for name, one in named}
+    unnamed = NONE
+    if others is not None:
+        state, own = StateDirectory(root=tree.root, engine=tree.engine), {one.name for one in symbols_of(menu)}
+        unnamed = read_unnamed(state, others, own, definitions.keys())
+    own_assignments = [one for one in assignments if one.origin != KEPT or one.symbol not in unnamed.homes]
     try:
-        resolution = resolve(menu, assignments, usage)
+        resolution = resolve(menu, own_assignments, usage, elsewhere=unnamed.homes)
     except RecursionError as error:
         raise SeriesError(f"{places[0]}: nested too deeply", why="a chain of hundreds of dependencies") from error
-    return Toggles(menu=menu, usage=usage, resolution=resolution, kconfigs=tuple(sorted(digests.items())))
+    return Toggles(
+        menu=menu,
+        usage=usage,
+        resolution=resolution,
+        kconfigs=tuple(sorted({pair for files in digests.values() for pair in files.items()})),
+        definitions=definitions,
+        unnamed=unnamed,
+    )
+
+
+def _definitions(series: Series, menu: Menu, engine: str, digests: Mapping[Path, Mapping[str, str]]) -> Definitions:
+    """Return what a series defines: by its Kconfig files, and the gates that only its patches name."""
+    from patchkit.config.symbols import symbols_of
+
+    files = {name: sha256 for place in kconfig_files(series, engine) for name, sha256 in digests[place].items()}
+    gates = {entry.trailers.config for entry in series.entries}
+    own = (one.name for one in symbols_of(menu) if one.name in gates or one.nodes[0].filename in files)
+    return Definitions(kconfigs=tuple(sorted(files.values())), symbols=tuple(sorted(own)))
 
 
 def kconfig_files(series: Series, engine: str) -> tuple[Path, ...]:
@@ -165,7 +195,7 @@ def given_assignments(terms: Terms) -> tuple[Assignment, ...]:
 def settle(
     tree: TargetTree,
     receipt: Receipt | None,
-    series: Sequence[Series],
+    named: Sequence[tuple[str, Series]],
     terms: Terms,
     *,
     others: bool,
@@ -176,12 +206,12 @@ def settle(
     """
     kept = [one for one in kept_assignments(receipt) if one.symbol not in (terms.configuration or {})]
     left = receipt if others else None
-    toggles = read_toggles(tree, series, [*kept, *given_assignments(terms)], others=left)
+    toggles = read_toggles(tree, named, [*kept, *given_assignments(terms)], others=left)
     if toggles is None:
-        _check_defined(series, receipt)
+        _check_defined([one for _, one in named], receipt)
         return None
     require(toggles)
-    settled = _settled(tree, toggles, left, kept)
+    settled = _settled(tree, toggles)
     _check_others(toggles, settled, left)
     return settled
 
@@ -220,25 +250,26 @@ def _check_defined(series: Sequence[Series], receipt: Receipt | None) -> None:
         )
 
 
-def _settled(tree: TargetTree, toggles: Toggles, others: Receipt | None, kept: Sequence[Assignment]) -> Settled:
-    resolution = toggles.resolution
-    requests = {symbol: one.value for symbol, one in resolution.requests.items()}
-    configuration, warnings, needs = resolution.configuration, resolution.warnings, list(_needs(toggles))
-    again = generated_again(others) if others is not None else None
-    if again is not None:
-        needs += [pair for pair in again.needs if pair not in needs]
-        own = configuration.symbols
-        left = [value for value in again.configuration.values if value.symbol not in own]
-        configuration = _joined(configuration, left)
-        names = {value.symbol for value in left}
-        requests.update((one.symbol, one.value) for one in kept if one.symbol in names)
-        warnings = tuple(text for text in warnings if text.split("=")[0].removeprefix("CONFIG_") not in names)
-    state = state_files(tree, configuration, dotconfig_of(toggles), (sha256 for _, sha256 in toggles.kconfigs))
+def _settled(tree: TargetTree, toggles: Toggles) -> Settled:
+    resolution, unnamed = toggles.resolution, toggles.unnamed
+    requests = {**unnamed.requests, **{symbol: one.value for symbol, one in resolution.requests.items()}}
+    needs = list(_needs(toggles))
+    needs += [pair for pair in unnamed.needs if pair not in needs]
+    configuration = _joined(resolution.configuration, unnamed.values)
+    written = written_symbols_of(toggles) | unnamed.written
+    state = state_files(tree, configuration, written, {**unnamed.definitions, **toggles.definitions})
     return Settled(
         generated=Generated(configuration=configuration, state=state, needs=tuple(needs)),
         requests=tuple(sorted(requests.items())),
-        warnings=warnings,
+        warnings=resolution.warnings,
     )
+
+
+def written_symbols_of(toggles: Toggles) -> frozenset[str]:
+    """Return the symbols of the series that are named that a whole .config has a line for."""
+    from patchkit.config.written import written_symbols
+
+    return written_symbols(toggles.menu)
 
 
 def _needs(toggles: Toggles) -> Iterator[tuple[str, str]]:
@@ -259,7 +290,7 @@ def _joined(configuration: Configuration, others: Sequence[Value]) -> Configurat
 
 
 def dotconfig_of(toggles: Toggles) -> bytes:
-    """Return the whole configuration as a .config; what patchkit gives itself is left out."""
+    """Return what is named as a whole .config, in the order of the Kconfigs; what patchkit gives itself is left out."""
     from patchkit.config.written import render_dotconfig
 
     return render_dotconfig(toggles.menu)

@@ -363,6 +363,27 @@ def test_a_patch_that_was_taken_out_stays_out_until_it_is_applied_again(site: Si
     assert site.ask("step.step(0), other.VALUE") == "(20, 2)"
 
 
+@pytest.mark.parametrize("toggle", ["guard", "select"])
+def test_a_patch_that_was_taken_out_comes_back_while_its_toggle_is_off(
+    site: Site, toggle: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.add("FAST", FILES, changed(FILES, step=("x + 1", "x + 10")), toggle=toggle)
+    assert site.apply("CONFIG_FAST=y") == 0
+    assert run(["revert", "--root", str(site.root), "--target", "vllm", "0001-fast.patch"]) == 0
+    assert site.patchkit("config", "set", "CONFIG_FAST=n") == 0
+    capsys.readouterr()
+    assert site.patchkit("config", "set", "CONFIG_FAST=y") == 0
+    assert "0001-fast.patch, which CONFIG_FAST switches, was taken out" in capsys.readouterr().err
+    assert site.patchkit("config", "set", "CONFIG_FAST=n") == 0
+    assert site.apply() == 0
+    assert ("if CONFIG_FAST:" in site.read("step.py")) == (toggle == "guard")
+    assert site.patchkit("status", "--unlocked", "--require-applied") == 0
+    capsys.readouterr()
+    assert site.patchkit("config", "set", "CONFIG_FAST=y") == 0
+    assert "taken out" not in capsys.readouterr().err
+    assert site.ask("step.step(0)") == "20"
+
+
 def test_bytes_that_are_no_text_are_a_value_that_guarded_code_reads(site: Site, tmp_path: Path) -> None:
     site.add("FAST", FILES, changed(FILES, other=("1", "CONFIG_TEXT")))
     given = tmp_path / "x.config"

@@ -372,7 +372,7 @@ def test_hex_numbers_are_written_so_that_they_are_read_again(
     kconfig.write_text(KCONFIG.replace("int", "hex").replace("range 1 64", "range 0x1 0x64").replace("t 8", "t 1F"))
     apply("SCALE=y")
     written = root / ".patchkit/vllm/.config"
-    assert "CONFIG_LIMIT=0x1F\n" in written.read_text()
+    assert "CONFIG_LIMIT=0x1f\n" in written.read_text()
     kept = tmp_path / "kept.config"
     shutil.copy(written, kept)
     apply("LIMIT=10")

@@ -14,8 +14,9 @@ from patchkit.cli.show import SCHEMA
 from patchkit.cli.toggling import open_toggles, toggle_options
 from patchkit.config.dotconfig import merge, parse_dotconfig
 from patchkit.errors import ExitStatus
+from patchkit.generated import render_settings
 from patchkit.output import Output
-from patchkit.toggles import dotconfig_of
+from patchkit.toggles import written_symbols_of
 
 
 @click.command("diff", short_help="What differs between two configurations.")
@@ -36,7 +37,9 @@ def command(*, old: Path, new: Path | None, choice: Choice, asked: dict[str, Any
     if new is not None:
         after = read_settings(new)
     else:
-        whole = dotconfig_of(open_toggles(choice, asked, output).toggles)
+        toggles = open_toggles(choice, asked, output).toggles
+        values = (*toggles.resolution.configuration.values, *toggles.unnamed.values)
+        whole = render_settings(values, written_symbols_of(toggles) | toggles.unnamed.written)
         after = _settings(whole.decode("utf-8", "surrogateescape"), "the tree")
     lines = list(difference_lines(before, after))
     if output.machine:

@@ -51,14 +51,15 @@ def _edit(opened: Opened, choice: Choice, file: Path | None, output: Output) -> 
     """Edit a copy, and put what was saved where it belongs."""
     import tempfile
 
-    before = _beginning(opened, file)
+    before, waiting = _beginning(opened, file)
     with tempfile.TemporaryDirectory(prefix="patchkit-menu-") as scratch:
         working = Path(scratch, ".config")
         if before is not None:
-            working.write_bytes(before)
-        _run(opened, working)
+            working.write_bytes(before + waiting)
+        goal = "When you leave, it is set on the tree." if file is None else f"When you leave, it is in {file.name}."
+        _run(opened, working, before, goal)
         after = working.read_bytes() if working.exists() else None
-        if after is None or after == before:
+        if after is None or after == (before or b"") + waiting:
             output.line("nothing was saved")
             return ExitStatus.DONE
         if file is None:
@@ -68,23 +69,25 @@ def _edit(opened: Opened, choice: Choice, file: Path | None, output: Output) -> 
     return ExitStatus.DONE
 
 
-def _beginning(opened: Opened, file: Path | None) -> bytes | None:
-    """Return the .config to begin with; None for a file that is not there yet, so that the menu offers to save it."""
-    from patchkit.config.written import render_dotconfig
+def _beginning(opened: Opened, file: Path | None) -> tuple[bytes | None, bytes]:
+    """Return the .config to begin with, and the lines of values that wait for their toggle.
 
-    if file is None:
-        return render_dotconfig(opened.toggles.menu)
-    if not file.exists():
-        return None
-    own = all(one.origin.startswith(f"{file}:") for one in opened.request.terms.assignments)
-    return file.read_bytes() if own else render_dotconfig(opened.toggles.menu)
+    None for a file that is not there yet, so that the menu offers to save it.
+    """
+    from patchkit.config.written import render_dotconfig, render_waiting
+
+    if file is not None and not file.exists():
+        return None, b""
+    if file is not None and all(one.origin.startswith(f"{file}:") for one in opened.request.terms.assignments):
+        return file.read_bytes(), b""
+    return render_dotconfig(opened.toggles.menu), render_waiting(opened.toggles.menu)
 
 
-def _run(opened: Opened, working: Path) -> None:
+def _run(opened: Opened, working: Path, saved: bytes | None, goal: str) -> None:
     from patchkit.config.menu import run_menu
 
     try:
-        run_menu(opened.toggles.menu, str(working), _open)
+        run_menu(opened.toggles.menu, str(working), _open, saved=saved, goal=goal)
     except ImportError as error:
         hint = "`config set` and `apply --config FILE` need no screen"
         raise RefusedError("this Python has no curses", why=str(error), hint=hint) from error

@@ -11,6 +11,7 @@ from patchkit.cli.options import Choice, json_option, tree_options
 from patchkit.cli.show import SCHEMA
 from patchkit.cli.toggling import open_toggles, output_option, toggle_options, write_text
 from patchkit.errors import ExitStatus
+from patchkit.generated import render_settings
 from patchkit.output import Output
 from patchkit.toggles import require
 
@@ -32,7 +33,9 @@ def command(*, file: Path | None, choice: Choice, asked: dict[str, Any], output:
     require(opened.toggles)
     from patchkit.config.written import render_defconfig
 
-    content = render_defconfig(opened.toggles.menu)
+    unnamed = opened.toggles.unnamed  # of these the defaults are not known: what was asked for stands for what differs
+    in_force = {value.symbol for value in unnamed.values if unnamed.requests.get(value.symbol) == value.text}
+    content = render_defconfig(opened.toggles.menu) + render_settings(unnamed.values, in_force)
     if output.machine:
         output.document({"schema": SCHEMA, "config": content.decode("utf-8", "replace")})
     else:

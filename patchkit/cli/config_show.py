@@ -13,10 +13,10 @@ from patchkit.cli.toggling import (
     fault_documents,
     gate_words,
     open_toggles,
-    setting_words,
     show_faults,
     toggle_options,
 )
+from patchkit.config.configuration import setting_line
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 
@@ -51,7 +51,7 @@ def _show(opened: Opened, output: Output) -> None:
     output.line(f"{opened.tree.engine} {opened.tree.version}" if named else tree_words(opened.tree), style="head")
     for value, origin in zip(resolution.configuration.values, resolution.configuration.origins, strict=True):
         there = value.text or not origin.startswith("depends on")
-        words = setting_words(value) if there else f"CONFIG_{value.symbol} has no value"
+        words = setting_line(value) if there else f"CONFIG_{value.symbol} has no value"
         output.line(f"{words}  ({origin})", style="good" if value.text == "y" else "")
         prompt, place = _about(opened, value.symbol)
         output.line(f"    {prompt or 'no prompt: others decide'}  ({place})", style="dim")
@@ -59,6 +59,8 @@ def _show(opened: Opened, output: Output) -> None:
             output.line(f"    {gate_words(patch, usage)}")
         if value.symbol in usage.rebuild:
             output.line("    rebuild: required")
+    for home in sorted({*opened.toggles.unnamed.homes.values()}):
+        output.note(f"{home} has symbols of its own: --patches, with its directory, shows them too")
     if opened.stale:
         output.note("the tree was patched with another Kconfig: `patchkit plan` shows what changes", style="doubt")
     if not resolution.configuration.values:
@@ -100,6 +102,7 @@ def _document(opened: Opened) -> dict[str, object]:
         "symbols": rows,
         "kconfig": dict(opened.toggles.kconfigs),
         "stale": opened.stale,
+        "unnamed": dict(sorted(opened.toggles.unnamed.homes.items())),
         "warnings": list(resolution.warnings),
         "faults": fault_documents(resolution.faults),
     }

@@ -37,6 +37,11 @@ def command(*, symbol: str, choice: Choice, asked: dict[str, Any], output: Outpu
     toggles = opened.toggles
     name = symbol.removeprefix("CONFIG_")
     found = explain(toggles.menu, name, toggles.resolution.requests, toggles.usage)
+    home = toggles.unnamed.homes.get(name)
+    if home is not None:
+        from patchkit.config.symbols import not_named
+
+        raise RefusedError(f"CONFIG_{name}: it is of a series that is not named", why=not_named(home))
     if found is None:
         from patchkit.config.symbols import near_names
 

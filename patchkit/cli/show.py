@@ -206,6 +206,7 @@ def status_document(tree: TargetTree, condition: Condition, receipt: Receipt | N
         "changed": [str(path) for path in condition.files],
         "layers": [] if receipt is None else [_layer_document(layer) for layer in receipt.layers],
         "configuration": {} if receipt is None else dict(receipt.configuration),
+        "values": {} if receipt is None else {name: text for name, _, text in receipt.resolved},
         "files": [] if receipt is None else [_touched_document(receipt, place) for place in range(len(receipt.files))],
     }
 

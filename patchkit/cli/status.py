@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -10,10 +11,13 @@ from patchkit.audit import Audit, audit_package
 from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
 from patchkit.cli.show import layer_lines, status_document, tree_words
 from patchkit.errors import ExitStatus, TargetError
+from patchkit.generated import Definitions
 from patchkit.output import Output
+from patchkit.receipt import Receipt
 from patchkit.remains import find_remains
 from patchkit.session import Session, Standing, open_session
 from patchkit.target import TargetTree, parse_target
+from patchkit.unnamed import read_definitions
 from patchkit.workflow import missing_from
 
 _STATUS = {
@@ -83,14 +87,32 @@ def _show(
     if situation.receipt is not None:
         for line, style in layer_lines(situation.receipt.layers):
             output.line(line, style=style)
-        for symbol, value in situation.receipt.configuration:
-            output.line(f"CONFIG_{symbol}={value}")
+        for line, style in _asked_lines(situation.receipt, read_definitions(session.state)):
+            output.line(line, style=style)
     if audit is not None:
         _show_audit(audit, output)
     if missing is not None:
         output.line("required: " + ("applied" if status == ExitStatus.DONE else "NOT applied"), style="head")
         for line in missing:
             output.line(f"  {line}", style="bad")
+
+
+def _asked_lines(receipt: Receipt, definitions: Mapping[str, Definitions]) -> Iterator[tuple[str, str]]:
+    """Yield (line, style) for what was set, and say where it is not what holds."""
+    there = {layer.name for layer in receipt.layers}
+    homes: dict[str, list[str]] = {}
+    for name, one in definitions.items():
+        for symbol in one.symbols:
+            homes.setdefault(symbol, []).append(name)
+    values = {name: text for name, _, text in receipt.resolved}
+    for symbol, asked in receipt.configuration:
+        value, home = values.get(symbol, ""), homes.get(symbol, [])
+        if home and there.isdisjoint(home):
+            yield f"CONFIG_{symbol}={asked} was set; {home[0]}, which has it, was taken out", "dim"
+        elif not receipt.resolved or value == asked:
+            yield f"CONFIG_{symbol}={asked}", ""
+        else:
+            yield f"CONFIG_{symbol}={asked} was set; it {f'is {value}' if value else 'has no value'}", "dim"
 
 
 def _show_audit(audit: Audit, output: Output) -> None:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
 
-from patchkit.asking import Request, has_others, series_of
+from patchkit.asking import Request, has_others, named_series, series_of
 from patchkit.cli.options import Choice, make_request, select_tree
-from patchkit.config.configuration import Fault, Usage, Value
-from patchkit.config.dotconfig import ValueKind
+from patchkit.config.configuration import Fault, Usage
 from patchkit.errors import OtherReleaseError, RefusedError, TargetError
-from patchkit.following import read_manifest
+from patchkit.generated import Definitions
 from patchkit.output import Output
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass
 from patchkit.session import Standing, open_session
 from patchkit.target import Layout, TargetTree
 from patchkit.toggles import Toggles, given_assignments, kept_assignments, read_toggles
+from patchkit.unnamed import read_definitions
 
 _Function = Callable[..., Any]
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -74,23 +74,22 @@ def open_toggles(choice: Choice, asked: dict[str, Any], output: Output, *, kept:
     `kept`: what was set on the tree counts too.
     """
     request = make_request(asked)
-    tree, receipt, manifest = _tree_of(choice, output)
+    tree, receipt, standing = _tree_of(choice, output)
     found = series_of(request, tree)
-    series = [series for _, series, _ in found]
     given = given_assignments(request.terms)
     named = {one.symbol for one in given}
     before = [one for one in kept_assignments(receipt) if kept and one.symbol not in named]
     others = receipt if has_others(found, tree, receipt) else None
-    toggles = read_toggles(tree, series, [*before, *given], always=True, others=others)
+    toggles = read_toggles(tree, named_series(found, tree), [*before, *given], always=True, others=others)
     if toggles is None:
         raise RefusedError("no toggles")
-    digests = sorted(sha256 for _, sha256 in toggles.kconfigs)
-    stale = manifest is not None and manifest != digests
+    was = {name: one.kconfigs for name, one in standing.items()}
+    stale = any(was.get(name, one.kconfigs) != one.kconfigs for name, one in toggles.definitions.items())
     return Opened(tree=tree, receipt=receipt, request=request, toggles=toggles, stale=stale)
 
 
-def _tree_of(choice: Choice, output: Output) -> tuple[TargetTree, Receipt | None, list[str] | None]:
-    """Return the tree that is meant, its receipt, and the sha256 of the Kconfig files that it was patched with."""
+def _tree_of(choice: Choice, output: Output) -> tuple[TargetTree, Receipt | None, Mapping[str, Definitions]]:
+    """Return the tree that is meant, its receipt, and the Kconfig files that its layers were patched with."""
     try:
         tree = select_tree(choice, output)
     except OtherReleaseError:
@@ -100,11 +99,11 @@ def _tree_of(choice: Choice, output: Output) -> tuple[TargetTree, Receipt | None
         if named is None:
             raise
         output.note(f"no such tree is here: this is for {named.engine} {named.version} as released")
-        return named, None, None
+        return named, None, {}
     with open_session(tree, write=False, say=output.note) as session:
         replaced = session.condition.standing is Standing.REPLACED
         receipt = None if replaced else session.situation.receipt
-        return tree, receipt, read_manifest(session.state) if receipt is not None and receipt.resolved else None
+        return tree, receipt, read_definitions(session.state) if receipt is not None and receipt.resolved else {}
 
 
 def _named_release(choice: Choice) -> TargetTree | None:
@@ -131,16 +130,6 @@ def _named_release(choice: Choice) -> TargetTree | None:
 def gate_words(patch: str, usage: Usage) -> str:
     """Say which patch a symbol switches, and whether by guards: then it is in the files whatever the value."""
     return f"gates {patch}{', by guards that stand in the files' if patch in usage.guarded else ''}"
-
-
-def setting_words(value: Value) -> str:
-    """Return a value as a line of a .config."""
-    if value.kind is ValueKind.BOOL and value.text == "n":
-        return f"# CONFIG_{value.symbol} is not set"
-    if value.kind is ValueKind.STRING:
-        escaped = value.text.replace("\\", "\\\\").replace('"', '\\"')
-        return f'CONFIG_{value.symbol}="{escaped}"'
-    return f"CONFIG_{value.symbol}={value.text}"
 
 
 def command_for(choice: Choice, asked: dict[str, Any], settings: Sequence[str], *, patched: bool) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.record import dataclass
 
+HEAD = "# patchkit: `patchkit apply --config` reads this, `patchkit config menu` edits it\n"
+"""The first line of a whole .config."""
 KEPT = "set before"
 """The origin of a setting that was given to an earlier apply, and stands in the receipt."""
 
@@ -21,6 +23,16 @@ class Value:
     symbol: str
     kind: ValueKind
     text: str
+
+
+def setting_line(value: Value) -> str:
+    """Return a value as a line of a .config."""
+    if value.kind is ValueKind.BOOL and value.text == "n":
+        return f"# CONFIG_{value.symbol} is not set"
+    if value.kind is ValueKind.STRING:
+        escaped = value.text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'CONFIG_{value.symbol}="{escaped}"'
+    return f"CONFIG_{value.symbol}={value.text}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

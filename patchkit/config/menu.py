@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import IO, Any
 
 import kconfiglib as library
@@ -24,20 +24,63 @@ class _Silence:
         pass
 
 
-def run_menu(menu: Menu, file: str, open_file: OpenFile) -> None:
+def run_menu(menu: Menu, file: str, open_file: OpenFile, *, saved: bytes | None, goal: str) -> None:
     """Show the menu until the user leaves it. It begins with what `file` says, and writes that file when it is saved.
 
-    Raises ImportError where Python has no curses. A file with mistakes in it is shown as far as it means something.
+    `saved` is what counts as saved already: who leaves with that is not asked. None: nothing is. `goal` says what
+    happens to what was saved. Raises ImportError where Python has no curses. A file with mistakes in it is shown as
+    far as it means something.
     """
     import menuconfig
 
     kconf: Any = menu.kconf
-    kept = library.standard_config_filename
-    library.standard_config_filename = menuconfig.standard_config_filename = lambda: file
-    kconf._open = open_file  # noqa: SLF001 -- the parser's reads only what it was given
+    ask, ask_where, write = menuconfig._input_dialog, menuconfig._save_dialog, kconf.write_config  # noqa: SLF001
+
+    there = None if saved is None else _lines(saved.decode("utf-8", "surrogateescape"))
+
+    def differs() -> bool:  # menuconfig's own takes a value that waits for its toggle for a change
+        return there != _lines(kconf._config_contents(""))  # noqa: SLF001 -- the public one writes a file
+
+    def write_here(_: str) -> str:  # who loads another file saves into this one all the same
+        nonlocal there
+        said: str = write(file)
+        there = _lines(kconf._config_contents(""))  # noqa: SLF001
+        return said
+
+    def save(write_to: Callable[[str], str], name: str, what: str) -> str | None:  # there is one place to save to
+        if what != "configuration":
+            return ask_where(write_to, name, what)  # type: ignore[no-any-return]
+        if not menuconfig._try_save(write_to, file, what):  # noqa: SLF001
+            return None
+        menuconfig._msg("Saved", goal)  # noqa: SLF001
+        return file
+
+    def ask_other(title: str, name: str, words: str | None = None) -> str | None:  # ours means nothing to the user
+        return ask(title, "" if name == file else name, words)  # type: ignore[no-any-return]
+
+    with (
+        redirect_stdout(_Silence()),
+        _instead(library, standard_config_filename=lambda: file),
+        _instead(menuconfig, standard_config_filename=lambda: file, _needs_save=differs),
+        _instead(menuconfig, _save_dialog=save, _input_dialog=ask_other),
+        _instead(kconf, _open=open_file, write_config=write_here),  # the parser's _open reads only what it was given
+    ):
+        menuconfig.menuconfig(kconf)
+
+
+@contextmanager
+def _instead(holder: Any, **others: Any) -> Iterator[None]:
+    """Let names of a module or an object mean others for a while."""
+    kept = {name: getattr(holder, name) for name in others}
     try:
-        with redirect_stdout(_Silence()):
-            menuconfig.menuconfig(kconf)
+        for name, other in others.items():
+            setattr(holder, name, other)
+        yield
     finally:
-        library.standard_config_filename = menuconfig.standard_config_filename = kept
-        del kconf._open  # noqa: SLF001
+        for name, own in kept.items():
+            setattr(holder, name, own)
+
+
+def _lines(text: str) -> set[str]:
+    """Return the lines of a .config that set something."""
+    return {line for line in text.split("\n") if line.startswith("CONFIG_") or line.endswith(" is not set")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import kconfiglib as library
@@ -15,7 +16,8 @@ from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selec
 from patchkit.pattern import compile_lazily
 
 COMMAND_LINE = "--set"
-_KINDS = {
+NOWHERE: Mapping[str, str] = MappingProxyType({})
+KINDS = {
     library.BOOL: ValueKind.BOOL,
     library.INT: ValueKind.INT,
     library.HEX: ValueKind.HEX,
@@ -31,11 +33,14 @@ _EXPECTED = {
 }
 
 
-def resolve(menu: Menu, assignments: Sequence[Assignment], usage: Usage) -> Resolution:
+def resolve(
+    menu: Menu, assignments: Sequence[Assignment], usage: Usage, *, elsewhere: Mapping[str, str] = NOWHERE
+) -> Resolution:
     """Set what is asked for, in order (the last of a symbol counts), and compare it with what becomes of it.
 
     All faults are found at once, those of the Kconfig among them. What was set before yields to what is set now: the
     value of a toggle that is switched off waits for it to come back. The menu keeps the values that were set.
+    `elsewhere` names the layers of symbols that series define which are not named.
     """
     standing = {symbol.name: symbol.str_value for symbol in menu.kconf.unique_defined_syms}
     asked = {one.symbol: one for one in assignments}
@@ -43,7 +48,7 @@ def resolve(menu: Menu, assignments: Sequence[Assignment], usage: Usage) -> Reso
     warnings = []
     requests: dict[str, Assignment] = {}
     for one in asked.values():
-        fault = _set(menu, one)
+        fault = _set(menu, one, elsewhere)
         if fault is None and one.value != standing[one.symbol]:
             fault = _without_effect(menu, one, usage)
         if fault is not None and one.origin == KEPT:
@@ -75,7 +80,7 @@ def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Config
     symbols = sorted(symbols_of(menu), key=lambda symbol: str(symbol.name))
     return Configuration(
         values=tuple(
-            Value(symbol=symbol.name, kind=_KINDS[symbol.orig_type], text=_normal(symbol)) for symbol in symbols
+            Value(symbol=symbol.name, kind=KINDS[symbol.orig_type], text=_normal(symbol)) for symbol in symbols
         ),
         origins=tuple(_origin(symbol, requests) for symbol in symbols),
     )
@@ -113,7 +118,7 @@ def symbols_of(menu: Menu) -> tuple[Any, ...]:
     return tuple(
         symbol
         for symbol in menu.kconf.unique_defined_syms
-        if symbol.orig_type in _KINDS and symbol.name not in menu.given
+        if symbol.orig_type in KINDS and symbol.name not in menu.given
     )
 
 
@@ -143,15 +148,20 @@ def _duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
             yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
 
 
-def _set(menu: Menu, one: Assignment) -> Fault | None:
+def not_named(home: str) -> str:
+    """Say where a symbol is, and how to get at it."""
+    return f"{home} has it: name that series too, with --patches, or without --no-shipped if it is the shipped one"
+
+
+def _set(menu: Menu, one: Assignment, elsewhere: Mapping[str, str]) -> Fault | None:
     """Give the symbol the value; a fault when there is no such symbol, or the value is not of its type."""
     symbol = menu.kconf.syms.get(one.symbol)
     what = f"CONFIG_{one.symbol}={one.value}"
-    if symbol is None or not symbol.nodes or symbol.orig_type not in _KINDS:
-        return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
-    if one.symbol in menu.standing:
-        why = "name that series too, with --patches, or without --no-shipped if it is the shipped one"
+    if one.symbol in elsewhere or one.symbol in menu.standing:
+        why = not_named(elsewhere.get(one.symbol, "another series"))
         return Fault(place=one.origin, what=f"{what}: it is of a series that is not named", why=why)
+    if symbol is None or not symbol.nodes or symbol.orig_type not in KINDS:
+        return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
     if one.symbol in menu.given:
         return Fault(place=one.origin, what=f"{what}: it is given by the engine's release", why="leave it out")
     if not _fits(symbol.orig_type, one) or not symbol.set_value(one.value):
@@ -168,7 +178,7 @@ def _fits(kind: int, one: Assignment) -> bool:
         return one.kind is ValueKind.STRING or one.origin in (KEPT, COMMAND_LINE)
     if kind == library.HEX:
         return one.kind in (ValueKind.HEX, ValueKind.INT)
-    return one.kind is _KINDS[kind]
+    return one.kind is KINDS[kind]
 
 
 def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:

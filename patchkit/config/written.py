@@ -6,9 +6,9 @@ from typing import Any
 
 import kconfiglib as library
 
+from patchkit.config.configuration import HEAD, Value, setting_line
 from patchkit.config.kconfig import Menu
-
-HEAD = "# patchkit: `patchkit apply --config` reads this, `patchkit config menu` edits it\n"
+from patchkit.config.symbols import KINDS, symbols_of
 
 
 def render_dotconfig(menu: Menu) -> bytes:
@@ -21,6 +21,22 @@ def render_defconfig(menu: Menu) -> bytes:
     """Return only the lines that differ from the defaults: what to keep in version control."""
     text: str = menu.kconf._min_config_contents("")  # noqa: SLF001
     return _prefixed(text, menu).encode("utf-8", "surrogateescape")
+
+
+def written_symbols(menu: Menu) -> frozenset[str]:
+    """Return the symbols that a whole .config has a line for: what cannot be chosen and is n or nothing has none."""
+    return frozenset(symbol.name for symbol in symbols_of(menu) if symbol.config_string)
+
+
+def render_waiting(menu: Menu) -> bytes:
+    """Return the lines of symbols that were given a value and cannot have it now: with what they need it comes back."""
+    waiting = (one for one in symbols_of(menu) if one.user_value is not None and not one.config_string)
+    return "".join(f"{setting_line(_given(one))}\n" for one in waiting).encode("utf-8", "surrogateescape")
+
+
+def _given(symbol: Any) -> Value:
+    text = library.TRI_TO_STR[symbol.user_value] if symbol.orig_type == library.BOOL else str(symbol.user_value)
+    return Value(symbol=symbol.name, kind=KINDS[symbol.orig_type], text=text)
 
 
 def _prefixed(text: str, menu: Menu) -> str:

@@ -313,6 +313,59 @@ def test_the_menu_sets_what_is_saved(
     assert "CONFIG_SCALE_VALUE" in (patched / "vllm/scale.py").read_text()
 
 
+def test_the_menu_keeps_values_that_wait(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path, screens: list[Screen], tmp_path: Path
+) -> None:
+    assert patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_SCALE_VALUE=0.5", "CONFIG_KERNEL=y", *where).status == 0
+    assert patchkit("config", "set", "CONFIG_SCALE=n", *where).status == 0
+    screen = Screen(tmp_path, "config", "menu", *where)
+    screens.append(screen)
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("q")
+    shown = screen.wait_for("status 0")
+    assert "nothing was saved" in shown, "what waits is no change"
+    (tmp_path / "again").mkdir()
+    screen = Screen(tmp_path / "again", "config", "menu", *where)
+    screens.append(screen)
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("y")
+    shown = screen.wait_for("(0.5) ")
+    assert "[*]     Another kernel" in shown
+    screen.press("q")
+    screen.wait_for("Save configuration?")
+    screen.press("y")
+    shown = screen.wait_for("status 0")
+    assert "CONFIG_SCALE_VALUE: (no value) -> 0.5" in shown
+    assert "CONFIG_KERNEL: n -> y" in shown
+
+
+def test_the_menu_saves_to_the_tree_also_what_was_loaded(
+    where: tuple[str, ...], patched: Path, screens: list[Screen], tmp_path: Path
+) -> None:
+    other = tmp_path / "other.config"
+    other.write_text('CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="7"\n')
+    screen = Screen(tmp_path, "config", "menu", *where)
+    screens.append(screen)
+    screen.wait_for("[ ] Scale the scores")
+    screen.press("y")
+    screen.wait_for("[*] Scale the scores")
+    screen.press("s")
+    shown = screen.wait_for("When you leave, it is set on the tree.")
+    assert "Filename" not in shown
+    screen.press("Enter")
+    screen.press("o")
+    shown = screen.wait_for("File to load")
+    assert "patchkit-menu" not in shown
+    screen.press(str(other), "Enter")
+    screen.wait_for("Loaded")
+    screen.press("Enter", "q")
+    screen.wait_for("Save configuration?")
+    screen.press("y")
+    shown = screen.wait_for("status 0")
+    assert "CONFIG_SCALE_VALUE: (no value) -> 7" in shown
+    assert other.read_text() == 'CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="7"\n'
+
+
 def test_the_menu_opens_on_a_broken_configuration(
     where: tuple[str, ...], screens: list[Screen], tmp_path: Path
 ) -> None:
@@ -404,3 +457,86 @@ def test_a_value_of_a_series_that_is_not_named_decides(patchkit: Patchkit, site:
     blocked = patchkit("config", "set", "CONFIG_MINE=y", *here, "--patches", str(second))
     assert blocked.status == 1
     assert "depends on SCALE_VALUE" in blocked.err
+
+
+def test_the_trees_configuration_is_that_of_all_its_series(
+    patchkit: Patchkit, site: Path, own: Path, second: Path, tmp_path: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    first, other = ("--patches", str(own)), ("--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5", "--set", "CONFIG_MINE=y")
+    assert patchkit("apply", *here, *first, *other, "--unlocked", *settings).status == 0
+    before = snapshot(site, own=True)
+    for series in (first, other, (*first, *other), other):
+        assert patchkit("apply", *here, *series, "--unlocked").out.endswith("nothing to do\n")
+        assert difference(snapshot(site, own=True), before) == []
+        assert patchkit("config", "diff", site / ".patchkit/vllm/.config", *here, *series).out == ""
+    saved = patchkit("config", "savedefconfig", *here, *other).out
+    assert saved == 'CONFIG_MINE=y\nCONFIG_SCALE=y\nCONFIG_SCALE_VALUE="0.5"\n'
+
+    assert patchkit("config", "set", "CONFIG_MINE=n", *here, *other).status == 0
+    (tmp_path / "kept").write_bytes((site / ".patchkit/vllm/.config").read_bytes())
+    constants = (site / "vllm/_patchkit/autoconf.py").read_bytes()
+    assert patchkit("revert", "--root", site).status == 0
+    again = ("apply", *here, *first, *other, "--unlocked", "--config", tmp_path / "kept")
+    assert patchkit(*again).status == 0
+    assert (site / "vllm/_patchkit/autoconf.py").read_bytes() == constants
+    assert (site / ".patchkit/vllm/.config").read_bytes() == (tmp_path / "kept").read_bytes()
+
+
+def test_a_configuration_that_somebody_took_away_is_written_whole(
+    patchkit: Patchkit, site: Path, own: Path, second: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    first, other = ("--patches", str(own)), ("--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=", "--set", "CONFIG_KERNEL=n")
+    assert patchkit("apply", *here, *first, *other, "--unlocked", *settings).status == 0
+    whole = site / ".patchkit/vllm/.config"
+    before = whole.read_bytes()
+    whole.unlink()
+    assert patchkit("apply", *here, *other, "--unlocked").status == 0
+    assert whole.read_bytes() == before
+
+
+def test_symbols_of_a_series_that_is_not_named_are_said_to_be_its(
+    patchkit: Patchkit, site: Path, own: Path, second: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    other = ("--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5")
+    assert patchkit("apply", *here, "--patches", own, *other, "--unlocked", *settings).status == 0
+    home = "layer 1 own/vllm/0.6.3 has it: name that series too, with --patches"
+    for command in (("set", "CONFIG_SCALE_VALUE=2"), ("why", "CONFIG_SCALE_VALUE"), ("why", "KERNEL")):
+        said = patchkit("config", *command, *here, *other)
+        assert said.status == 1
+        assert "no such symbol" not in said.err
+        assert home in said.err
+    shown = patchkit("config", "show", *here, *other)
+    assert "warning" not in shown.err
+    assert "another Kconfig" not in shown.err
+    assert "layer 1 own/vllm/0.6.3 has symbols of its own: --patches" in shown.err
+    document = patchkit("config", "show", *here, *other, "--json").document
+    assert document["unnamed"]["SCALE_VALUE"] == "layer 1 own/vllm/0.6.3"
+    assert (document["stale"], document["warnings"]) == (False, [])
+    assert "not named" not in patchkit("config", "set", "CONFIG_MINE=y", *here, *other).err
+    (second / "vllm" / "Kconfig").write_text(OTHER_KCONFIG + 'config NEW\n\tbool "New"\n')
+    assert "another Kconfig" in patchkit("config", "show", *here, *other).err
+
+
+def test_status_tells_what_was_set_from_what_holds(patchkit: Patchkit, site: Path, own: Path, second: Path) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    both = ("--patches", str(own), "--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5", "--set", "CONFIG_KERNEL=y")
+    assert patchkit("apply", *here, *both, "--unlocked", *settings, "--set", "CONFIG_MINE=y").status == 0
+    assert "CONFIG_SCALE_VALUE=0.5\n" in patchkit("status", "--root", site).out
+    assert patchkit("config", "set", "CONFIG_SCALE=n", "CONFIG_MINE=n", *here, *both).status == 0
+    said = patchkit("status", "--root", site)
+    assert "CONFIG_SCALE_VALUE=0.5 was set; it has no value\n" in said.out
+    assert "CONFIG_KERNEL=y was set; it is n\n" in said.out
+    assert "CONFIG_SCALE=n\n" in said.out
+    document = patchkit("status", "--root", site, "--json").document
+    assert (document["configuration"]["KERNEL"], document["values"]["KERNEL"]) == ("y", "n")
+    assert patchkit("revert", "--root", site, "--layer", "1").status == 0
+    said = patchkit("status", "--root", site)
+    assert "CONFIG_SCALE=n was set; own/vllm/0.6.3, which has it, was taken out\n" in said.out
+    assert "CONFIG_MINE=n\n" in said.out
