@@ -40,10 +40,31 @@ class Result:
 def plan_request(session: Session, request: Request) -> Plan:
     """Decide what applying the request would do. Raises TreeChangedError for a tree that drifted or is half done."""
     check_workable(session)
-    situation = _afresh(session.situation) if session.condition.standing is Standing.REPLACED else session.situation
+    replaced = session.condition.standing is Standing.REPLACED
+    situation = _afresh(session.situation) if replaced else session.situation
     asked = wanted_layers(situation, request)
     composition = _put(situation, asked, session.state)
-    return _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
+    plan = _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
+    if replaced and (plan.edits or plan.layers):
+        return replace(plan, warnings=(_forgotten(session), *plan.warnings))
+    return plan
+
+
+def _forgotten(session: Session) -> str:
+    """Say where the state of the installation that is gone goes, and what it had: nothing of it is asked for again."""
+    from patchkit.history import next_place
+
+    receipt, place = session.situation.receipt, next_place(session.state).relative_to(session.state.root)
+    layers = () if receipt is None else receipt.layers
+    settings = () if receipt is None else receipt.configuration
+    had = (
+        *(f"layer {layer.number} {layer.name} ({layer.origin.value})" for layer in layers),
+        *(f"CONFIG_{symbol}={value}" for symbol, value in settings),
+    )
+    return (
+        f"a reinstall replaced what was patched; apply archives the old state to {place}, which had "
+        f"{', '.join(had) or 'no layer'}: name again what shall come back"
+    )
 
 
 def foresee(session: Session, plan: Plan) -> Plan:

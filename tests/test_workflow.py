@@ -211,6 +211,23 @@ class TestReinstalled:
         assert snapshot(upgraded) == before
         assert sorted(path.name for path in (upgraded / ".patchkit/vllm").iterdir()) == ["archive", "lock"]
 
+    def test_plan_and_apply_say_what_was_there_and_where_it_goes(self, upgraded: Path) -> None:
+        with open_session(tree_of(upgraded), write=False) as session:
+            planned = plan_request(session, request(FIRST)).warnings
+        applied = apply(upgraded, request(FIRST)).plan.warnings
+        assert planned == applied
+        assert len(applied) == 1
+        assert "archives the old state to .patchkit/vllm/archive/1, which had layer 1 0.diff (ad hoc)" in applied[0]
+        assert apply(upgraded, request(SECOND)).plan.warnings == ()
+
+    def test_plan_and_apply_name_the_toggles_that_were_on(self, root: Path, tmp_path: Path) -> None:
+        own = tmp_path / "own"
+        series(own, first=header("first", Config="A") + FIRST)
+        apply(root, request(directories=(own,), unlocked=True, configuration=settings(A="y")))
+        write_tree(root, wheel_tree("vllm", "0.6.3", engine()))
+        (warning,) = apply(root, request(directories=(own,), unlocked=True)).plan.warnings
+        assert "which had layer 1 own (user), CONFIG_A=y: name again" in warning
+
     def test_refused_apply_keeps_the_receipt(self, upgraded: Path) -> None:
         wrong = FIRST.replace(b"-RATE = 1", b"-RATE = 9")
         assert apply(upgraded, request(wrong)).plan.refused
