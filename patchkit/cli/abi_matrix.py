@@ -9,6 +9,7 @@ import click
 from patchkit.abi.matrix import Matrix, MatrixCell
 from patchkit.abi.matrix_structs import StructCell
 from patchkit.cli.options import json_option
+from patchkit.cli.reading import require_file
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 
@@ -51,7 +52,10 @@ def command(*, engines: str, torches: str, python: Path | None, html: Path | Non
     columns = list(chosen_torches(_split(torches), facts))
     if python is not None:
         columns.append(torch_of(python, facts))
-    wheels = chosen_engines(_split(engines), facts)
+    asked = _split(engines)
+    for file in (name for name in asked if name.endswith(".json")):
+        require_file(Path(file))
+    wheels = chosen_engines(asked, facts)
     proofs = chosen_proofs(read_proofs(proofs_file()), wheels, facts)
     matrix = build_matrix(wheels, columns, types=facts.types, proofs=proofs)
     if html is not None:

@@ -222,7 +222,13 @@ class TestDiff:
 
     def test_two_different_things_are_a_misuse(self, patchkit: Patchkit) -> None:
         assert patchkit("abi", "diff", "torch==2.8.0", "vllm==0.6.3").status == 2
-        assert patchkit("abi", "diff", "nothing", "vllm==0.6.3").status == 1
+
+    @pytest.mark.parametrize("name", ["nothing", "my-build.json", "my-build.so"])
+    def test_a_file_that_is_not_there_is_a_misuse(self, patchkit: Patchkit, name: str) -> None:
+        said = patchkit("abi", "diff", "vllm==0.33.0", name)
+        assert (said.status, f"{name}: cannot be read\n  there is no such file" in said.err) == (2, True)
+        assert patchkit("abi", "diff", name, "vllm==0.33.0").status == 2
+        assert patchkit("abi", "matrix", "--engines", "my-build.json").status == 2
 
 
 @needs_compiler

@@ -305,6 +305,13 @@ def test_refresh_twice_and_of_nothing_changes_nothing(wheel: str, series: Any) -
     assert "unchanged" in series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").out
 
 
+def test_work_directory_that_is_not_there_is_a_misuse(series: Any) -> None:
+    _own(DIFF)
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=2)
+    assert "w: no such directory" in said.err
+    assert "next: `patchkit series edit` makes one" in said.err
+
+
 def test_file_that_a_refresh_added_can_be_taken_out_by_the_next(wheel: str, series: Any) -> None:
     own = _own(DIFF)
     series("edit", "0001-p.patch", "--patches", "own", "--work", "w", "--artifact", wheel)
