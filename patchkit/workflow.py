@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -312,4 +312,19 @@ def missing_from(session: Session, request: Request) -> tuple[str, ...]:
         f"{decision.layer}: {decision.patch} is not applied"
         for decision in plan.decisions
         if decision.outcome not in done
-    ) or ("the stack is another than asked for",)
+    ) or tuple(_differing(plan, there))
+
+
+def _differing(plan: Plan, there: tuple[AppliedLayer, ...]) -> Iterator[str]:
+    """Say how the stack is another than asked for, though every patch that is asked for is in it."""
+    standing = {(layer.origin, layer.name): layer for layer in there}
+    names = " and ".join(f"layer {layer.number} {layer.name}" for layer in there) or "no layer"
+    for layer in plan.layers:
+        known = standing.get((layer.origin, layer.name))
+        if known is None:
+            words = "; a directory is known by its name" if layer.origin is Origin.USER else ""
+            yield f"layer {layer.name} ({layer.origin.value}) is not in the tree, which has {names}{words}"
+        elif known != layer:
+            yield f"layer {layer.number} {layer.name}: its patches are others than those in the tree"
+    if plan.layers == there:
+        yield "the configuration in the tree is another than asked for"
