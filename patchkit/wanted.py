@@ -211,7 +211,7 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
         raise WrongTreeError(
             f"{series.directory}: the series has no lock",
             why="without one nothing proves which files it was cut against",
-            hint=f"`{lock_command(series.directory)}` makes one; --unlocked asks every hunk for its own proof",
+            hint=f"`{lock_command(series.directory, (tree,))}` makes one; --unlocked asks every hunk for its own proof",
         )
     stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
     if stale and terms.unlocked:
@@ -219,7 +219,9 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
     if stale:
         names = ", ".join(stale)
         raise SeriesError(
-            f"{place}: the lock is stale", why=f"differs for {names}", hint=f"run `{lock_command(series.directory)}`"
+            f"{place}: the lock is stale",
+            why=f"differs for {names}",
+            hint=f"run `{lock_command(series.directory, (tree,))}`",
         )
     prefix = _package_parent(tree)
     match = match_lock(series.lock, version=tree.version, pristine=_pristine_hash(situation.pristine, prefix))

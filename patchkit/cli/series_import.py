@@ -72,7 +72,7 @@ def command(
             )
     output.line(f"imported: {written.path}", style="good")
     _show_outside(written.outside, output, left_out=package_only)
-    output.note(f"next: fill in its header, then patchkit series lint {directory}")
+    output.note(f"next: fill in its header, then patchkit series lint {patches}")
     return 0
 
 

@@ -63,8 +63,8 @@ def _check(found: Sequence[Shelved], grounds: Sequence[Artifact], output: Output
             rows.append((shelved, [], [unreadable(error)]))
             broken = True
             continue
-        findings = [*lint_series(series), *lint_toggles(series)]
         on = [place for place, ground in enumerate(grounds) if is_for(series, ground.tree)]
+        findings = [*lint_series(series, [grounds[place].tree for place in on]), *lint_toggles(series)]
         for place in on:
             findings += lint_on(series, grounds[place])
             findings += lint_combinations(series, grounds[place])

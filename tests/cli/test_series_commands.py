@@ -335,7 +335,8 @@ def test_later_patches_that_do_not_apply_any_more_are_named(wheel: str, series: 
 
     assert "0002-p.patch: refused" in said.out
     assert "0001-p.patch stays as refreshed" in said.err
-    assert "the lock is stale, make it anew: patchkit series lock --patches own --artifact WHEEL" in said.err
+    command = f"patchkit series lock --patches own --artifact {Path(wheel).resolve()}"
+    assert f"the lock is stale, make it anew: {command}" in said.err
     assert b"RATE = 9" in (own / "0001-p.patch").read_bytes()
 
 
@@ -346,7 +347,8 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     Path("w/vllm/engine.py").write_bytes(MODULE.replace(b"RATE = 1", b"RATE = 9"))
     said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
     assert "1 later patch does not apply any more" in said
-    assert "next: patchkit series edit 0002-p.patch --bare --patches own --work DIR --artifact WHEEL" in said
+    release = f"--artifact {Path(wheel).resolve()}"
+    assert f"next: patchkit series edit 0002-p.patch --bare --patches own --work DIR {release}" in said
     assert "edit 0002-p.patch --bare" in series("edit", "0002-p.patch", "--work", "x", *where, status=1).err
 
     series("edit", "0002-p.patch", "--bare", "--work", "x", *where)
