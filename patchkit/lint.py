@@ -18,11 +18,11 @@ from patchkit.diff.model import Change, FilePatch, Patch, Verdict
 from patchkit.diff.render import render_patch
 from patchkit.engine import find_engine
 from patchkit.errors import PatchkitError
-from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, lock_command, match_lock, stale_patches
+from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, lock_command, match_lock
 from patchkit.locking import Rendered, make_section, package_parent, render_series, unproven_offsets
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
-from patchkit.series import SERIES_NAME, PatchEntry, Series, applies, missing_requirements, retired
+from patchkit.series import SERIES_NAME, PatchEntry, Series, applies, missing_requirements, retired, stale_entries
 from patchkit.strip import strip_name
 from patchkit.syntax import check_syntax
 from patchkit.target import Layout, TargetTree
@@ -155,7 +155,7 @@ def _lint_lock(series: Series, releases: Sequence[TargetTree]) -> Iterator[Findi
     if series.lock is None:
         yield _warning(place, f"is missing: apply refuses without --unlocked; {command} writes it")
         return
-    stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    stale = stale_entries(series)
     if stale:
         yield _error(place, f"is stale, it differs for {', '.join(stale)}: run {command}")
         return

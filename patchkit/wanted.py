@@ -13,12 +13,12 @@ from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import inflate_patch
 from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
 from patchkit.generated import module_path
-from patchkit.lock import Lock, LockedArtifact, LockMatch, lock_command, match_lock, stale_patches
+from patchkit.lock import Lock, LockedArtifact, LockMatch, lock_command, match_lock
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
 from patchkit.resources import runtime_directory
-from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
+from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired, stale_entries
 from patchkit.stack import WantedLayer, WantedPatch, guarded_reason, unset_reason
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
@@ -213,7 +213,7 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
             why="without one nothing proves which files it was cut against",
             hint=f"`{lock_command(series.directory, (tree,))}` makes one; --unlocked asks every hunk for its own proof",
         )
-    stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    stale = stale_entries(series)
     if stale and terms.unlocked:
         return None
     if stale:

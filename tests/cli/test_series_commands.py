@@ -136,6 +136,37 @@ def test_directories_of_pyproject_are_listed(series: Any) -> None:
     assert "vllm/own (user)" in series("list").out
 
 
+def test_directories_of_pyproject_are_checked_with_the_shipped_series(series: Any) -> None:
+    _own(DIFF)
+    Path("pyproject.toml").write_text('[tool.patchkit]\npatches = ["own"]\n')
+
+    rows = series("lint", "--json").document["series"]
+
+    assert [Path(row["directory"]).name for row in rows][-1] == "own"
+    assert "vllm/0.6.3" in {f"{row['engine']}/{row['version']}" for row in rows}
+
+
+def test_stale_lock_is_shown_and_listed(wheel: str, series: Any) -> None:
+    own = _own(DIFF)
+    series("lock", "--patches", "own", "--artifact", wheel)
+    assert "stale" not in series("show", "own").out
+    Path("more.diff").write_text(NEW_FILE)
+    series("import", "more.diff", "--patches", "own", "--artifact", wheel)
+
+    words = "the lock is stale, it differs for 0002-more.patch"
+    assert words in series("show", "own").out
+    assert words in series("list", "--patches", "own").out
+    assert series("show", str(own), "--json").document["stale"] == ["0002-more.patch"]
+
+
+def test_same_diff_imported_twice_is_warned_of(wheel: str, series: Any) -> None:
+    _own(DIFF)
+    Path("more.diff").write_text(NEW_FILE)
+    assert "warning" not in series("import", "more.diff", "--patches", "own", "--artifact", wheel).err
+    twice = series("import", "more.diff", "--patches", "own", "--artifact", wheel)
+    assert "warning: 0002-more.patch has the same change; delete 0003-more.patch and its line in series" in twice.err
+
+
 def test_show_prints_what_was_understood(series: Any) -> None:
     _own(DIFF, NEW_FILE, header="Subject: Do it\n\nConfig: FAST\nApplies-To: vllm==0.6.3\nRequires: x\n---\n\n")
 
