@@ -46,6 +46,17 @@ class TestExplain:
         assert one["releases"][0] == "2.8.0"
         assert one["libraries"] == ["libc10_cuda.so"]
 
+    def test_module_that_is_not_there_is_said_of_a_traceback(self, patchkit: Patchkit) -> None:
+        trace = "Traceback (most recent call last):\n  File 'x', line 1\nModuleNotFoundError: No module named 'torch'\n"
+        said = patchkit("abi", "explain", trace)
+        assert (said.status, "torch is not installed for the Python that said this" in said.out) == (0, True)
+        said = patchkit("abi", "explain", "No module named 'vllm._C'")
+        assert "vllm was found and has no _C" in said.out
+
+    def test_text_without_a_symbol_is_quoted_from_its_end(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "explain", f"{'x ' * 99}\nRuntimeError: out of memory\n")
+        assert "'RuntimeError: out of memory'" in said.err
+
     def test_text_without_a_symbol_is_a_misuse(self, patchkit: Patchkit) -> None:
         said = patchkit("abi", "explain", "it does not work")
         assert (said.status, "paste the line" in said.err) == (2, True)
