@@ -172,6 +172,19 @@ class TestMatrix:
         assert ["_C.abi3.so", "0", "10", "29*"] in rows
         assert ["common_ops.abi3.so", "10", "0", "26*"] in rows
 
+    def test_files_of_one_name_are_told_apart_by_their_directory(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "matrix", "--engines", "sglang==0.5.23", "--torch", "2.14.1")
+        names = [line.split()[0] for line in said.out.splitlines()]
+        assert {"sm90/common_ops.abi3.so", "sm100/common_ops.abi3.so", "flash_ops.abi3.so"} <= set(names)
+        assert "common_ops.abi3.so" not in names
+
+    @pytest.mark.parametrize(("version", "nearest"), [("2.4.1", "2.4.0"), ("2.5.0", "2.5.1"), ("2.99", "2.14.1")])
+    def test_release_that_is_not_stored_is_answered_with_the_nearest(
+        self, version: str, nearest: str, patchkit: Patchkit
+    ) -> None:
+        said = patchkit("abi", "matrix", "--torch", version)
+        assert (said.status, f"({nearest} is nearest)" in said.err) == (2, True)
+
     def test_page_and_document(self, patchkit: Patchkit, tmp_path: Path) -> None:
         page = tmp_path / "m.html"
         arguments = ("--engines", "vllm==0.6.3", "--torch", "2.8.0", "--html", page, "--json")
