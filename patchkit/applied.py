@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from patchkit.decision import Decision, Outcome
 from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt
 from patchkit.record import replace
-from patchkit.stack import WantedLayer, WantedPatch, left_out_as
+from patchkit.stack import WantedLayer, WantedPatch, left_out_as, stands_in
+from patchkit.tree import Entries
 
 
 def stays(layer: WantedLayer, decisions: tuple[Decision, ...], *, lowest: bool) -> bool:
@@ -73,10 +74,47 @@ def _applied_patch(wanted: WantedPatch, decision: Decision) -> AppliedPatch:
     )
 
 
+def without_release(
+    decisions: tuple[Decision, ...], kept: tuple[AppliedLayer, ...], layers: tuple[WantedLayer, ...], pristine: Entries
+) -> Iterator[Decision]:
+    """Say `upstreamed` only of what the release has: what the layers below make is theirs, and named so."""
+    wanted = {(layer.number, patch.name): (layer, patch) for layer in layers for patch in layer.patches}
+    left_out = {(one.number, one.patch) for one in decisions if one.outcome is not Outcome.APPLIES}
+    for decision in decisions:
+        if decision.outcome is Outcome.UPSTREAMED:
+            layer, patch = wanted[decision.number, decision.patch]
+            having = tuple(_having(layer, patch, kept, layers, left_out))
+            if having and not stands_in(pristine, layer, patch):
+                reason = f"{' and '.join(having)} {'has' if len(having) == 1 else 'have'} all of it"
+                yield replace(decision, outcome=Outcome.ALREADY_APPLIED, reason=reason)
+                continue
+        yield decision
+
+
+def _having(
+    layer: WantedLayer,
+    patch: WantedPatch,
+    kept: tuple[AppliedLayer, ...],
+    layers: tuple[WantedLayer, ...],
+    left_out: Collection[tuple[int, str]],
+) -> Iterator[str]:
+    """Name the layers below a patch, and the patches of its own layer before it, that change one of its files."""
+    paths = {path for pair in patch.paths for path in pair if path}
+    lower: tuple[AppliedLayer | WantedLayer, ...] = (*kept, *layers[: layers.index(layer)])
+    for below in lower:
+        changing = (one for one in below.patches if one.enabled and (below.number, one.name) not in left_out)
+        if any(not paths.isdisjoint(pair) for one in changing for pair in one.paths):
+            yield f"layer {below.number} {below.name}"
+    for one in layer.patches[: layer.patches.index(patch)]:
+        if (layer.number, one.name) not in left_out and any(not paths.isdisjoint(pair) for pair in one.paths):
+            yield one.name
+
+
 def explained(
-    decisions: tuple[Decision, ...], layers: tuple[WantedLayer, ...], receipt: Receipt | None
+    decisions: Iterable[Decision], layers: tuple[WantedLayer, ...], receipt: Receipt | None
 ) -> tuple[Decision, ...]:
     """Say `already applied` of what the receipt knows to be in the tree."""
+    decisions = tuple(decisions)
     if receipt is None:
         return decisions
     there = {

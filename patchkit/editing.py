@@ -115,6 +115,12 @@ def make_note(series: Series, name: str, artifact: Artifact, ground: Ground, *, 
 def read_note(directory: Path) -> EditNote:
     """Read what a work directory was made from; UsageError when it is none."""
     place = directory / EDIT_NAME
+    if not directory.is_dir():
+        raise UsageError(
+            f"{directory}: no such directory",
+            why="the work directory of a patch is read there",
+            hint="`patchkit series edit` makes one",
+        )
     try:
         entry = open_entries(directory).get(PurePosixPath(EDIT_NAME))
         if entry is None or entry.kind is not Kind.FILE or len(entry.content) > _LARGEST_NOTE:

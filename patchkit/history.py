@@ -24,9 +24,15 @@ def archive_state(state: StateDirectory) -> Path:
         ) from error
 
 
+def next_place(state: StateDirectory) -> Path:
+    """Return where `archive_state` would put a state now."""
+    there = state.archive.iterdir() if state.archive.is_dir() else ()
+    return state.archive / str(1 + max((int(path.name) for path in there if path.name.isdigit()), default=0))
+
+
 def _archive(state: StateDirectory) -> Path:
+    place = next_place(state)
     state.archive.mkdir(exist_ok=True)
-    place = state.archive / str(_next_number(state.archive))
     place.mkdir()
     for name in _KEPT:
         if os.path.lexists(state.directory / name):
@@ -34,10 +40,6 @@ def _archive(state: StateDirectory) -> Path:
     for directory in (place, state.archive, state.directory):
         _sync(directory)
     return place
-
-
-def _next_number(archive: Path) -> int:
-    return 1 + max((int(path.name) for path in archive.iterdir() if path.name.isdigit()), default=0)
 
 
 def _sync(directory: Path) -> None:

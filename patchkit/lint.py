@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -18,11 +18,11 @@ from patchkit.diff.model import Change, FilePatch, Patch, Verdict
 from patchkit.diff.render import render_patch
 from patchkit.engine import find_engine
 from patchkit.errors import PatchkitError
-from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, lock_command, match_lock, stale_patches
+from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, lock_command, match_lock
 from patchkit.locking import Rendered, make_section, package_parent, render_series, unproven_offsets
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
-from patchkit.series import SERIES_NAME, PatchEntry, Series, applies, missing_requirements, retired
+from patchkit.series import SERIES_NAME, PatchEntry, Series, applies, missing_requirements, retired, stale_entries
 from patchkit.strip import strip_name
 from patchkit.syntax import check_syntax
 from patchkit.target import Layout, TargetTree
@@ -59,12 +59,12 @@ def unreadable(error: PatchkitError) -> Finding:
     return _error(place, "\n".join(part for part in (what, error.why, error.hint) if part))
 
 
-def lint_series(series: Series) -> tuple[Finding, ...]:
-    """Check a series by itself: no release is looked at."""
+def lint_series(series: Series, releases: Sequence[TargetTree] = ()) -> tuple[Finding, ...]:
+    """Check a series by itself: no release is looked at. `releases` are those that a new lock would be made on."""
     findings = [finding for entry in series.entries for finding in _lint_patch(series.directory, entry)]
     findings += _lint_order(series)
     findings += _unlisted(series)
-    findings += _lint_lock(series)
+    findings += _lint_lock(series, releases)
     return tuple(findings)
 
 
@@ -149,15 +149,15 @@ def _unlisted(series: Series) -> Iterator[Finding]:
             yield _warning(str(series.directory / name), "is not named in `series`: it is never applied")
 
 
-def _lint_lock(series: Series) -> Iterator[Finding]:
+def _lint_lock(series: Series, releases: Sequence[TargetTree]) -> Iterator[Finding]:
     place = str(series.directory / LOCK_NAME)
+    command = f"`{lock_command(series.directory, releases)}`"
     if series.lock is None:
-        writes = f"`{lock_command(series.directory)}` writes it"
-        yield _warning(place, f"is missing: apply refuses without --unlocked; {writes}")
+        yield _warning(place, f"is missing: apply refuses without --unlocked; {command} writes it")
         return
-    stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    stale = stale_entries(series)
     if stale:
-        yield _error(place, f"is stale, it differs for {', '.join(stale)}: run `{lock_command(series.directory)}`")
+        yield _error(place, f"is stale, it differs for {', '.join(stale)}: run {command}")
         return
     if not series.lock.artifacts:
         yield _warning(place, "names no release: apply refuses without --unlocked")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
-from patchkit.applied import applied_layers, explained, kept_decisions
+from patchkit.applied import applied_layers, explained, kept_decisions, without_release
 from patchkit.decision import Decision
 from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
@@ -107,11 +107,12 @@ def make_plan(
     rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
     finished, states = _finish(situation, rendering, layers, start, generated), _States()
     touched = _touched(situation, finished.files, states)
+    decisions = without_release(rendering.decisions, kept, layers, situation.pristine)
     plan = Plan(
         tree=situation.tree,
         layers=(*kept, *applied_layers(layers, rendering.decisions, lowest=not kept)),
         configuration=configuration,
-        decisions=(*kept_decisions(kept), *explained(rendering.decisions, layers, situation.receipt)),
+        decisions=(*kept_decisions(kept), *explained(decisions, layers, receipt)),
         edits=tuple(_edits(situation, finished.files, states)),
         files=touched,
         pristine=tuple(_new_pristine(situation, touched)),

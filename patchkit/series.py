@@ -17,7 +17,7 @@ from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import MAX_RAW, inflate_patch
 from patchkit.errors import PatchkitError, SeriesError
 from patchkit.held import read_all
-from patchkit.lock import LOCK_NAME, Lock, read_lock
+from patchkit.lock import LOCK_NAME, Lock, read_lock, stale_patches
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.specifier import accepts, plain_release, split_target
@@ -74,14 +74,22 @@ def read_series(directory: Path, *, engine: str, version: str) -> Series:
     All faults are looked for; the error shows the first in full and lists the others.
     """
     faults: list[PatchkitError] = []
-    entries = tuple(_read_entries(directory, faults))
+    entries = tuple(read_entries(directory, faults))
     lock = _lock_of(directory, faults)
     if faults:
         raise _together(faults)
     return Series(engine=engine, version=version, directory=directory, entries=entries, lock=lock)
 
 
-def _read_entries(directory: Path, faults: list[PatchkitError]) -> Iterator[PatchEntry]:
+def stale_entries(series: Series) -> tuple[str, ...]:
+    """Return the names for which the lock of a series is stale; nothing without a lock."""
+    if series.lock is None:
+        return ()
+    return stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+
+
+def read_entries(directory: Path, faults: list[PatchkitError]) -> Iterator[PatchEntry]:
+    """Yield the patches of a series that can be read; what is wrong with the others is added to `faults`."""
     source = directory / SERIES_NAME
     text = read_below(directory, SERIES_NAME, limit=_SERIES_LIMIT, place=str(source))
     for line in parse_series(text, source=str(source), faults=faults):
@@ -164,7 +172,7 @@ def _is_meant_for(directory: Path, tree: TargetTree) -> bool:
     """Tell whether every patch of a series names the tree's version; behind one that does not nothing is read."""
     faults: list[PatchkitError] = []
     empty = True
-    for entry in _read_entries(directory, faults):
+    for entry in read_entries(directory, faults):
         if not entry.trailers.applies_to or not applies(entry, tree):
             return False
         empty = False

@@ -155,6 +155,13 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
     return good
 
 
+def stands_in(entries: Entries, layer: WantedLayer, wanted: WantedPatch) -> bool:
+    """Tell whether a tree alone, without the layers below, has all that a patch changes."""
+    base = Overlay(entries)
+    files, _ = _decide_files(layer, wanted, base, _Grounds(base=None, pristine=base, proven=lambda _: False))
+    return _fold(files, package_only=layer.package_only)[0] is Outcome.UPSTREAMED
+
+
 def _render_layer(
     layer: WantedLayer, overlay: Overlay, pristine: Entries, below: frozenset[str], watch: Watch | None
 ) -> tuple[list[Decision], set[str]]:

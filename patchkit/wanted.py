@@ -6,17 +6,19 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 
+from patchkit.config.autoconf import is_generated
 from patchkit.config.dotconfig import Assignment, is_enabled
 from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import inflate_patch
 from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
-from patchkit.lock import Lock, LockedArtifact, lock_command, match_lock, stale_patches
+from patchkit.generated import module_path
+from patchkit.lock import Lock, LockedArtifact, LockMatch, lock_command, match_lock
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
 from patchkit.resources import runtime_directory
-from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired
+from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired, stale_entries
 from patchkit.stack import WantedLayer, WantedPatch, guarded_reason, unset_reason
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
@@ -209,15 +211,17 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
         raise WrongTreeError(
             f"{series.directory}: the series has no lock",
             why="without one nothing proves which files it was cut against",
-            hint=f"`{lock_command(series.directory)}` makes one; --unlocked asks every hunk for its own proof",
+            hint=f"`{lock_command(series.directory, (tree,))}` makes one; --unlocked asks every hunk for its own proof",
         )
-    stale = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    stale = stale_entries(series)
     if stale and terms.unlocked:
         return None
     if stale:
         names = ", ".join(stale)
         raise SeriesError(
-            f"{place}: the lock is stale", why=f"differs for {names}", hint=f"run `{lock_command(series.directory)}`"
+            f"{place}: the lock is stale",
+            why=f"differs for {names}",
+            hint=f"run `{lock_command(series.directory, (tree,))}`",
         )
     prefix = _package_parent(tree)
     match = match_lock(series.lock, version=tree.version, pristine=_pristine_hash(situation.pristine, prefix))
@@ -226,12 +230,7 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
         return replace(match.artifact, files=files)
     if terms.unlocked:
         return None
-    if _is_made(series.lock, situation.pristine, prefix):
-        raise WrongTreeError(
-            f"{tree.engine} {tree.version} in {tree.root} has this series already, but its receipt is gone",
-            why="every file is as series.lock says the series makes it; without `.patchkit` nothing can be reverted",
-            hint="leave it as it is, or install the release again and apply; copy `.patchkit` along with the package",
-        )
+    _check_receipt(series.lock, match, situation, prefix)
     raise WrongTreeError(
         f"{tree.engine} {tree.version} in {tree.root} is not what the series was cut against",
         why="\n".join((match.reason, *(f"  differs: {path}" for path in match.mismatched))),
@@ -239,10 +238,33 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
     )
 
 
-def _is_made(lock: Lock, tree: Entries, prefix: str) -> bool:
-    """Tell whether a tree is, file for file, what a section of the lock says the series makes."""
-    digest = _pristine_hash(tree, prefix)
-    return any(all(digest(file.path) == file.patched for file in artifact.files) for artifact in lock.artifacts)
+def _check_receipt(lock: Lock, match: LockMatch, situation: Situation, prefix: str) -> None:
+    """Refuse a tree that was patched and has lost its receipt, in words of its own: no other release would help."""
+    tree, digest = situation.tree, _pristine_hash(situation.pristine, prefix)
+    whole = any(all(digest(file.path) == file.patched for file in artifact.files) for artifact in lock.artifacts)
+    mark = "every file is as series.lock says the series makes it" if whole else ""
+    if not whole and situation.receipt is None and match.mismatched:
+        mark = _mark(lock, match.mismatched, situation, digest)
+    if mark:
+        having = "has this series already, but its" if whole else "was patched, but the"
+        raise WrongTreeError(
+            f"{tree.engine} {tree.version} in {tree.root} {having} receipt is gone",
+            why=f"{mark}; without `.patchkit` nothing can be reverted",
+            hint="leave it as it is, or install the release again and apply; copy `.patchkit` along with the package",
+        )
+
+
+def _mark(lock: Lock, mismatched: tuple[str, ...], situation: Situation, digest: Callable[[str], str | None]) -> str:
+    """Say what shows that the files which are not the release's were patched, "" for nothing."""
+    made = {(file.path, file.patched) for artifact in lock.artifacts for file in artifact.files}
+    there = [path for path in mismatched if (path, digest(path)) in made]
+    if there:
+        return f"{there[0]} is as series.lock says the series makes it, other files are not"
+    constants = module_path(situation.tree)
+    entry = situation.pristine.get(constants)
+    if entry is not None and is_generated(entry.content):
+        return f"{mismatched[0]} is not the release's, and {constants} stands there, which only patchkit writes"
+    return ""
 
 
 def _package_parent(tree: TargetTree) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -40,10 +40,31 @@ class Result:
 def plan_request(session: Session, request: Request) -> Plan:
     """Decide what applying the request would do. Raises TreeChangedError for a tree that drifted or is half done."""
     check_workable(session)
-    situation = _afresh(session.situation) if session.condition.standing is Standing.REPLACED else session.situation
+    replaced = session.condition.standing is Standing.REPLACED
+    situation = _afresh(session.situation) if replaced else session.situation
     asked = wanted_layers(situation, request)
     composition = _put(situation, asked, session.state)
-    return _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
+    plan = _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
+    if replaced and (plan.edits or plan.layers):
+        return replace(plan, warnings=(_forgotten(session), *plan.warnings))
+    return plan
+
+
+def _forgotten(session: Session) -> str:
+    """Say where the state of the installation that is gone goes, and what it had: nothing of it is asked for again."""
+    from patchkit.history import next_place
+
+    receipt, place = session.situation.receipt, next_place(session.state).relative_to(session.state.root)
+    layers = () if receipt is None else receipt.layers
+    settings = () if receipt is None else receipt.configuration
+    had = (
+        *(f"layer {layer.number} {layer.name} ({layer.origin.value})" for layer in layers),
+        *(f"CONFIG_{symbol}={value}" for symbol, value in settings),
+    )
+    return (
+        f"a reinstall replaced what was patched; apply archives the old state to {place}, which had "
+        f"{', '.join(had) or 'no layer'}: name again what shall come back"
+    )
 
 
 def foresee(session: Session, plan: Plan) -> Plan:
@@ -291,4 +312,19 @@ def missing_from(session: Session, request: Request) -> tuple[str, ...]:
         f"{decision.layer}: {decision.patch} is not applied"
         for decision in plan.decisions
         if decision.outcome not in done
-    ) or ("the stack is another than asked for",)
+    ) or tuple(_differing(plan, there))
+
+
+def _differing(plan: Plan, there: tuple[AppliedLayer, ...]) -> Iterator[str]:
+    """Say how the stack is another than asked for, though every patch that is asked for is in it."""
+    standing = {(layer.origin, layer.name): layer for layer in there}
+    names = " and ".join(f"layer {layer.number} {layer.name}" for layer in there) or "no layer"
+    for layer in plan.layers:
+        known = standing.get((layer.origin, layer.name))
+        if known is None:
+            words = "; a directory is known by its name" if layer.origin is Origin.USER else ""
+            yield f"layer {layer.name} ({layer.origin.value}) is not in the tree, which has {names}{words}"
+        elif known != layer:
+            yield f"layer {layer.number} {layer.name}: its patches are others than those in the tree"
+    if plan.layers == there:
+        yield "the configuration in the tree is another than asked for"

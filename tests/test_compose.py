@@ -255,12 +255,24 @@ class TestPresentBelow:
         one = world()
         one.put(one.ad_hoc(self.CHANGE, "same.diff"))
         plan = one.put(one.series(SERIES))
-        assert outcomes(plan)["0001.patch"] == "upstreamed"
+        assert outcomes(plan)["0001.patch"] == "already applied"
+        assert plan.decisions[1].reason == "layer 1 same.diff has all of it"
         assert one.contents[NAMES[0]] == STEPS[3][NAMES[0]]
         assert not one.take(1).refused
         assert one.contents[NAMES[0]] == STEPS[3][NAMES[0]]
         assert not one.take(2).refused
         assert one.contents == world().contents
+
+    def test_what_the_release_has_is_upstreamed_also_above_a_layer_on_the_same_file(self) -> None:
+        one = World(STEPS[1], world().tree)
+        one.put(one.ad_hoc(diff(STEPS[1], STEPS[2]), "other.diff"))
+        assert outcomes(one.put(one.ad_hoc(self.CHANGE, "same.diff")))["same.diff"] == "upstreamed"
+
+    def test_earlier_patch_of_the_same_series_is_named(self) -> None:
+        one = world()
+        plan = one.put(one.series({"0001.patch": self.CHANGE, "0002-again.patch": self.CHANGE}))
+        again = plan.decisions[1]
+        assert (again.outcome.value, again.reason) == ("already applied", "0001.patch has all of it")
 
     def test_whole_of_a_series(self) -> None:
         one = world()

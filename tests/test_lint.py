@@ -136,6 +136,8 @@ def test_missing_stale_and_short_locks_are_found(tmp_path: Path, artifact: Artif
     ]
 
     more = _series(tmp_path / "s", DIFF, SECOND)
+    (stale,) = _words(lint_series(more, [artifact.tree]))
+    assert f"lock --patches {tmp_path / 's'} --artifact {artifact.tree.root}`" in stale
     command = f"patchkit series lock --patches {tmp_path / 's'} --artifact WHEEL"
     assert _words(lint_series(more)) == [f"series.lock: error: is stale, it differs for 0002-p.patch: run `{command}`"]
 

@@ -15,12 +15,15 @@ from patchkit.lock import (
     Lock,
     LockedArtifact,
     LockedFile,
+    lock_command,
     match_lock,
     parse_lock,
     read_lock,
     render_lock,
     stale_patches,
 )
+from patchkit.record import replace
+from tests.making import target
 
 A, B, C, D = ("a" * 64, "b" * 64, "c" * 64, "d" * 64)
 
@@ -245,3 +248,13 @@ def test_changed_new_and_vanished_patches_are_stale() -> None:
     now = [("0001-version.patch", A), ("0003-new.patch", A)]
 
     assert stale_patches(LOCK, now) == ("0001-version.patch", "0003-new.patch", "sub/0002-scale.patch")
+
+
+def test_command_names_the_releases_at_hand_or_asks_for_a_wheel() -> None:
+    tree = replace(target("vllm", "0.6.3"), root=Path("/opt/a b"))
+    wheel = replace(tree, root=Path("vllm-0.6.3-py3-none-any.whl"))
+    start = "patchkit series lock --patches own"
+    assert lock_command(Path("own")) == f"{start} --artifact WHEEL"
+    assert (
+        lock_command(Path("own"), (wheel, tree)) == f"{start} --artifact {wheel.root} --target vllm --root '/opt/a b'"
+    )

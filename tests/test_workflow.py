@@ -187,6 +187,37 @@ class TestConfiguration:
         assert snapshot(root) == before
 
 
+class TestMissing:
+    """What `status --require-applied` says when all patches are in the tree and the stack is another all the same."""
+
+    def missing(self, root: Path, *directories: Path) -> tuple[str, ...]:
+        with open_session(tree_of(root), write=False) as session:
+            return missing_from(session, request(directories=directories, unlocked=True))
+
+    def test_layer_under_another_name_is_named_with_the_one_that_is_there(self, root: Path, tmp_path: Path) -> None:
+        own, again = series(tmp_path / "patches", first=FIRST), series(tmp_path / "q/mypatches", first=FIRST)
+        apply(root, request(directories=(own,), unlocked=True))
+        assert self.missing(root, own) == ()
+        assert self.missing(root, again) == (
+            "layer mypatches (user) is not in the tree, which has layer 1 patches; a directory is known by its name",
+        )
+
+    def test_layer_that_has_lost_a_patch_is_named(self, root: Path, tmp_path: Path) -> None:
+        own = series(tmp_path / "own", first=FIRST, second=SECOND)
+        apply(root, request(directories=(own,), unlocked=True))
+        series(own, first=FIRST)
+        assert self.missing(root, own) == ("layer 1 own: its patches are others than those in the tree",)
+
+    def test_configuration_that_differs_is_said(self, root: Path, tmp_path: Path) -> None:
+        own = series(tmp_path / "own", first=FIRST.replace(b"RATE = 2", b"RATE = CONFIG_B"))
+        (own / "Kconfig").write_text('config B\n\tint "b"\n\tdefault 3\n')
+        asked = request(directories=(own,), unlocked=True)
+        apply(root, asked)
+        other = request(directories=(own,), unlocked=True, configuration=settings(B="4"))
+        with open_session(tree_of(root), write=False) as session:
+            assert missing_from(session, other) == ("the configuration in the tree is another than asked for",)
+
+
 class TestReinstalled:
     @pytest.fixture
     def upgraded(self, root: Path) -> Path:
@@ -210,6 +241,23 @@ class TestReinstalled:
         revert(upgraded)
         assert snapshot(upgraded) == before
         assert sorted(path.name for path in (upgraded / ".patchkit/vllm").iterdir()) == ["archive", "lock"]
+
+    def test_plan_and_apply_say_what_was_there_and_where_it_goes(self, upgraded: Path) -> None:
+        with open_session(tree_of(upgraded), write=False) as session:
+            planned = plan_request(session, request(FIRST)).warnings
+        applied = apply(upgraded, request(FIRST)).plan.warnings
+        assert planned == applied
+        assert len(applied) == 1
+        assert "archives the old state to .patchkit/vllm/archive/1, which had layer 1 0.diff (ad hoc)" in applied[0]
+        assert apply(upgraded, request(SECOND)).plan.warnings == ()
+
+    def test_plan_and_apply_name_the_toggles_that_were_on(self, root: Path, tmp_path: Path) -> None:
+        own = tmp_path / "own"
+        series(own, first=header("first", Config="A") + FIRST)
+        apply(root, request(directories=(own,), unlocked=True, configuration=settings(A="y")))
+        write_tree(root, wheel_tree("vllm", "0.6.3", engine()))
+        (warning,) = apply(root, request(directories=(own,), unlocked=True)).plan.warnings
+        assert "which had layer 1 own (user), CONFIG_A=y: name again" in warning
 
     def test_refused_apply_keeps_the_receipt(self, upgraded: Path) -> None:
         wrong = FIRST.replace(b"-RATE = 1", b"-RATE = 9")

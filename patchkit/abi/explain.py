@@ -22,6 +22,7 @@ _UNDEFINED = compile_lazily(
 )
 _VERSION = compile_lazily(r"\b((?:GLIBC|GLIBCXX|CXXABI)_[0-9][0-9.]*[0-9])")
 _LIBRARY = compile_lazily(r"\b(lib[\w.+-]+?\.so(?:\.[0-9]+)*)(?=: cannot open| => not found)")
+_MODULE = compile_lazily(r"No module named '?([A-Za-z_][\w.]*)")
 _PLAIN = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 1 << 18
 _MOST = 32
@@ -37,9 +38,9 @@ class Signature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """What is known about one symbol, symbol version or library.
+    """What is known about one symbol, symbol version, library or module.
 
-    `kind` is symbol, version or library. `releases` are the stored torches that export it and `where` says so in words;
+    `kind` is one of these words. `releases` are the stored torches that export it and `where` says so in words;
     `needed_by` the stored binaries that import it; `others` other signatures of the function; `meanings` the causes.
     """
 
@@ -55,7 +56,7 @@ class Explanation:
 
 
 def explain(text: str, facts: Facts) -> tuple[Explanation, ...]:
-    """Explain what a text names: a mangled or demangled symbol, a symbol version, a library that was not found.
+    """Explain what a text names: a mangled or demangled symbol, a symbol version, a library or module not found.
 
     UsageError when it names nothing of that kind.
     """
@@ -64,12 +65,13 @@ def explain(text: str, facts: Facts) -> tuple[Explanation, ...]:
         *(_explain_symbol(name, facts) for name in _symbols(text, facts)),
         *(_of_version(version) for version in dict.fromkeys(_VERSION.findall(text))),
         *(_of_library(name, facts) for name in dict.fromkeys(_LIBRARY.findall(text))),
+        *(_of_module(name) for name in dict.fromkeys(_MODULE.findall(text))),
     ]
     if found:
         return tuple(found[:_MOST])
     raise UsageError(
         "there is no symbol, symbol version or library in this text",
-        why=f"  {text.strip()[:80]!r}",
+        why=f"  {text.strip().rpartition(chr(10))[2][-80:]!r}",
         hint="paste the line with `undefined symbol`, or give the symbol itself: _ZN3c104cuda9SetDeviceEa",
     )
 
@@ -166,6 +168,19 @@ def _of_version(version: str) -> Explanation:
 
 def _of_library(name: str, facts: Facts) -> Explanation:
     return _plain("library", name, library_meanings(name, facts))
+
+
+def _of_module(name: str) -> Explanation:
+    package, _, inner = name.partition(".")
+    said: tuple[str, ...]
+    if inner:
+        said = (
+            f"{package} was found and has no {inner}: it was built without it, or for another Python",
+            f"or a directory {package}/ where Python was started hides the installed one",
+        )
+    else:
+        said = (f"{name} is not installed for the Python that said this, or another {name}/ hides it",)
+    return _plain("module", name, said)
 
 
 def _plain(kind: str, subject: str, meanings: tuple[str, ...]) -> Explanation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from patchkit.abi.facts import WheelFacts
@@ -55,7 +55,7 @@ def stored_torch(facts: Facts, version: str) -> TorchBuild:
         raise UsageError(
             f"no facts are stored about torch {version}",
             why="  stored: " + ", ".join(facts.torches),
-            hint="name one of these, or an installed torch with --python EXE",
+            hint=f"name one of these{_nearest(version, facts.torches)}, or an installed torch with --python EXE",
         )
     table = facts.symbols
     return TorchBuild(
@@ -64,6 +64,21 @@ def stored_torch(facts: Facts, version: str) -> TorchBuild:
         exports=lambda name: table.has(name, version),
         layouts=facts.layouts(wheel.title),
     )
+
+
+def _nearest(version: str, stored: Sequence[str]) -> str:
+    """Say which stored release is nearest: of the same minor release, else the one before; "" when it is no version."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        wanted = Version(version)
+    except InvalidVersion:
+        return ""
+    known = sorted((Version(one), one) for one in stored if "+" not in one)
+    alike = [pair for pair in known if pair[0].release[:2] == wanted.release[:2]]
+    before = [pair for pair in alike or known if pair[0] <= wanted]
+    nearest = before[-1] if before else (alike or known)[0]
+    return f" ({nearest[1]} is nearest)"
 
 
 def installed_torch(root: Path, dist_info: str, facts: Facts) -> TorchBuild:

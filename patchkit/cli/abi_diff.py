@@ -10,6 +10,7 @@ from patchkit.abi.difference import Difference
 from patchkit.abi.facts import WheelFacts
 from patchkit.abi.snapshot import Facts
 from patchkit.cli.options import json_option
+from patchkit.cli.reading import require_file
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 
@@ -63,10 +64,10 @@ def _side(text: str, facts: Facts) -> WheelFacts:
     from patchkit.abi.snapshot import read_snapshot
 
     if text.endswith(".json"):
-        return read_snapshot(Path(text)).wheel
+        return read_snapshot(require_file(Path(text))).wheel
     if "==" in text:
         return stored_wheel(text, facts)
-    one = object_facts(read_object(Path(text)), "the shared object")
+    one = object_facts(read_object(require_file(Path(text))), "the shared object")
     return WheelFacts(
         distribution=text,
         version="",

@@ -56,7 +56,7 @@ def command(
       patchkit abi layout Flash_fwd_params --of vllm==0.6.3
       patchkit abi layout TensorImpl --of torch==2.11.0 --against torch==2.13.0+cpu
       patchkit abi layout patchkit_attention --of libattention.so
-      patchkit abi layout --header patchkit/attention.h --library libattention.so
+      patchkit abi layout --header native/include/patchkit/attention.h --library libattention.so
     """
     sources: list[tuple[Shown, ...]] = []
     sources += [shown_of(one, name) for one in (release, against) if one]

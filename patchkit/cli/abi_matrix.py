@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from patchkit.abi.matrix import Matrix, MatrixCell
+from patchkit.abi.matrix import Matrix, MatrixCell, MatrixRow
 from patchkit.abi.matrix_structs import StructCell
 from patchkit.cli.options import json_option
+from patchkit.cli.reading import require_file
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 
@@ -51,7 +52,10 @@ def command(*, engines: str, torches: str, python: Path | None, html: Path | Non
     columns = list(chosen_torches(_split(torches), facts))
     if python is not None:
         columns.append(torch_of(python, facts))
-    wheels = chosen_engines(_split(engines), facts)
+    asked = _split(engines)
+    for file in (name for name in asked if name.endswith(".json")):
+        require_file(Path(file))
+    wheels = chosen_engines(asked, facts)
     proofs = chosen_proofs(read_proofs(proofs_file()), wheels, facts)
     matrix = build_matrix(wheels, columns, types=facts.types, proofs=proofs)
     if html is not None:
@@ -68,9 +72,20 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _told_apart(row: MatrixRow, matrix: Matrix) -> str:
+    """Return the end of a file's path, as much of it as no other file of the engine has."""
+    others = [one.path for one in matrix.rows if one.engine == row.engine and one.path != row.path]
+    parts = row.path.split("/")
+    for kept in range(1, len(parts)):
+        end = "/".join(parts[-kept:])
+        if not any(f"/{other}".endswith(f"/{end}") for other in others):
+            return end
+    return row.path
+
+
 def _show(matrix: Matrix, output: Output) -> None:
     engine = ""
-    names = [row.path.rpartition("/")[2] for row in matrix.rows]
+    names = [_told_apart(row, matrix) for row in matrix.rows]
     width = max((len(name) for name in names), default=0)
     columns = [max(len(torch), 6) for torch in matrix.torches]
     titles = "  ".join(f"{torch:>{column}}" for torch, column in zip(matrix.torches, columns, strict=True))

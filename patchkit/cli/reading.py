@@ -26,6 +26,14 @@ def read_text(path: Path) -> str:
     return _read(path, MAX_TEXT).decode("utf-8-sig", errors="surrogateescape")
 
 
+def require_file(path: Path) -> Path:
+    """Return the path of a file that is opened elsewhere; UsageError when there is none."""
+    if path.is_file():
+        return path
+    why = "it is no file" if path.exists() else "there is no such file"
+    raise UsageError(f"{path}: cannot be read", why=why, hint="check the path")
+
+
 def _read(path: Path, largest: int) -> bytes:
     try:
         kind = path.stat().st_mode  # before it is opened: a device may act on that

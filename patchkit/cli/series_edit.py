@@ -28,7 +28,7 @@ def command(*, patch: str, patches: Path, work: Path, bare: bool, choice: Choice
 
     \b
     Examples:
-      patchkit series edit 0002-longer-timeout.patch --patches ./patches --work ./w --target vllm==0.6.3
+      patchkit series edit 0001-longer-timeout.patch --patches ./patches --work ./w --target vllm==0.6.3
       patchkit series edit 0001-fix.patch --patches ./our-series --work ./w --artifact vllm-0.6.3-cp38-abi3-linux.whl
     """
     output = command_output(acting=True)

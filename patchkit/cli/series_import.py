@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,9 +14,11 @@ from patchkit.cli.ground import ground_options, make_letterhead, open_grounds, p
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.reading import read_patch
 from patchkit.diff.parse import parse_patch
+from patchkit.diff.render import render_file
 from patchkit.errors import UsageError
 from patchkit.naming import names_as_written, names_in_tree
 from patchkit.output import Output
+from patchkit.series import read_entries
 from patchkit.strip import outside_note
 
 
@@ -71,9 +74,22 @@ def command(
                 applies_to=default_applies_to(tree),
             )
     output.line(f"imported: {written.path}", style="good")
+    for twin in _twins(directory, written.name):
+        words = f"warning: {twin} has the same change; delete {written.name} and its line in series if it is not meant"
+        output.note(words, style="doubt")
     _show_outside(written.outside, output, left_out=package_only)
-    output.note(f"next: fill in its header, then patchkit series lint {directory}")
+    output.note(f"next: fill in its header, then patchkit series lint {patches}")
     return 0
+
+
+def _twins(directory: Path, name: str) -> Iterator[str]:
+    """Yield the patches of a series that change what one of them does; lint tells of those that cannot be read."""
+    changes = {
+        entry.name: b"".join(render_file(file) for file in entry.patch.files) for entry in read_entries(directory, [])
+    }
+    for other, change in changes.items():
+        if other != name and change == changes.get(name):
+            yield other
 
 
 def _show_outside(outside: tuple[str, ...], output: Output, *, left_out: bool) -> None:

@@ -14,7 +14,7 @@ from patchkit.cli.options import Choice, json_option
 from patchkit.errors import ExitStatus, PatchkitError, UsageError
 from patchkit.lint import Finding, Severity, lint_on, lint_series, unreadable
 from patchkit.output import Output
-from patchkit.resources import patches_directory
+from patchkit.resources import patches_directory, user_directories
 from patchkit.toggle_lint import lint_combinations, lint_toggles
 
 
@@ -27,7 +27,7 @@ def command(*, names: tuple[str, ...], choice: Choice, artifact: tuple[Path, ...
 
     On a release: every patch applies, files parse, the bytes are the lock's, and taking the patches out one by one
     gives the release's bytes again. All findings are shown; an error among them makes the exit status 1. Without
-    arguments all shipped series are checked.
+    arguments all shipped series are checked, and those of [tool.patchkit] in pyproject.toml.
 
     \b
     Examples:
@@ -35,7 +35,9 @@ def command(*, names: tuple[str, ...], choice: Choice, artifact: tuple[Path, ...
       patchkit series lint ./patches --target vllm==0.6.3
       patchkit series lint vllm/0.6.3 --artifact vllm-0.6.3-cp38-abi3-manylinux1_x86_64.whl --json
     """
-    found = [one for name in names for one in named_series(name)] or list(shelf(patches_directory()))
+    found = [one for name in names for one in named_series(name)]
+    if not names:
+        found = [one for place in (patches_directory(), *user_directories(Path.cwd())) for one in shelf(place)]
     with open_grounds(choice, artifact, output) as grounds:
         checked = _check(found, grounds, output)
     findings = [finding for _, _, own in checked for finding in own]
@@ -63,8 +65,8 @@ def _check(found: Sequence[Shelved], grounds: Sequence[Artifact], output: Output
             rows.append((shelved, [], [unreadable(error)]))
             broken = True
             continue
-        findings = [*lint_series(series), *lint_toggles(series)]
         on = [place for place, ground in enumerate(grounds) if is_for(series, ground.tree)]
+        findings = [*lint_series(series, [grounds[place].tree for place in on]), *lint_toggles(series)]
         for place in on:
             findings += lint_on(series, grounds[place])
             findings += lint_combinations(series, grounds[place])

@@ -11,7 +11,7 @@ from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus, PatchkitError
 from patchkit.output import Output
 from patchkit.resources import patches_directory, user_directories
-from patchkit.series import Series
+from patchkit.series import Series, stale_entries
 
 
 @click.command("list", short_help="Series that there are.")
@@ -61,6 +61,9 @@ def _show(origin: str, shelved: Shelved, series: Series | PatchkitError, output:
     releases = _locked(series)
     for release in releases:
         output.line(f"  locked: {release}")
+    stale = stale_entries(series)
+    if stale:
+        output.line(f"  the lock is stale, it differs for {', '.join(stale)}", style="doubt")
     if not releases:
         output.line("  not locked", style="doubt")
 
@@ -78,5 +81,6 @@ def _document(origin: str, shelved: Shelved, series: Series | PatchkitError) -> 
         "directory": str(shelved.directory),
         "patches": [entry.name for entry in series.entries] if isinstance(series, Series) else None,
         "locked": _locked(series) if isinstance(series, Series) else None,
+        "stale": list(stale_entries(series)) if isinstance(series, Series) else None,
         "error": "" if readable else str(series),
     }

@@ -32,8 +32,8 @@ def command(
 
     \b
     Example:
-      patchkit series new longer-timeout --patches ./patches --subject "Wait longer for the engine" \\
-          --applies-to "vllm>=0.6.3,<0.6.5"
+      patchkit series new longer-timeout --patches ./patches --target vllm==0.6.3 \\
+          --subject "Wait longer for the engine" --applies-to "vllm>=0.6.3,<0.6.5"
     """
     output = command_output(acting=True)
     tree = select_tree(choice, output) if names_a_tree(choice) else None
@@ -43,6 +43,6 @@ def command(
     with writing(directory):
         written = new_patch(directory, slug, letterhead)
     output.line(f"new: {written.path}", style="good")
-    edit = f"patchkit series edit {written.name} --patches {directory} --work DIR"
+    edit = f"patchkit series edit {written.name} --patches {patches} --work DIR"
     output.note(f"next: {edit}; the release to edit is named with --target, --python, --root or --artifact")
     return 0

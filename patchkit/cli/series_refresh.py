@@ -13,7 +13,7 @@ from patchkit.cli.ground import ground_options, open_ground, patches_option, wor
 from patchkit.cli.options import Choice, command_output
 from patchkit.editing import check_note, edit_ground, edited_files, is_unedited, read_note
 from patchkit.errors import ExitStatus
-from patchkit.lock import lock_command
+from patchkit.lock import lock_command, release_options
 from patchkit.locking import render_series
 from patchkit.output import Output
 from patchkit.series import Series, read_series
@@ -34,7 +34,7 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
 
     \b
     Example:
-      patchkit series refresh 0002-longer-timeout.patch --patches ./patches --work ./w
+      patchkit series refresh 0001-longer-timeout.patch --patches ./patches --work ./w
     """
     output = command_output(acting=True)
     note = read_note(work)
@@ -49,10 +49,10 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
             with writing(series.directory):
                 changed = refresh_patch(series, patch, before, after)
         output.line(f"{'refreshed' if changed else 'unchanged'}: {series.directory / patch}", style="good")
-        return _check_later(series, patch, found, output)
+        return _check_later(series, patch, found, output, patches)
 
 
-def _check_later(series: Series, name: str, artifact: Artifact, output: Output) -> int:
+def _check_later(series: Series, name: str, artifact: Artifact, output: Output, patches: Path) -> int:
     """Place the whole series again and say which patches above the refreshed one do not apply any more."""
     again = read_series(series.directory, engine=series.engine, version=series.version)
     later = {entry.name for entry in split_series(again, name)[2]}
@@ -60,11 +60,11 @@ def _check_later(series: Series, name: str, artifact: Artifact, output: Output) 
     for one in stuck:
         output.line(f"  {one.patch}: {one.outcome.value}: {one.reason}", style="bad")
     if again.lock is not None and dict(again.lock.patches).get(name) != _sha256(again, name):
-        output.note(f"the lock is stale, make it anew: {lock_command(series.directory)}")
+        output.note(f"the lock is stale, make it anew: {lock_command(series.directory, (artifact.tree,))}")
     if stuck:
         many = "1 later patch does" if len(stuck) == 1 else f"{len(stuck)} later patches do"
         output.note(f"{many} not apply any more; {name} stays as refreshed", style="bad")
-        where = f"--patches {series.directory} --work DIR --artifact WHEEL"
+        where = f"--patches {patches} --work DIR {release_options((artifact.tree,))}"
         output.note(f"next: patchkit series edit {stuck[0].patch} --bare {where}")
         return ExitStatus.REFUSED
     return ExitStatus.DONE

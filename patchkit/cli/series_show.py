@@ -14,7 +14,7 @@ from patchkit.diff.model import FilePatch
 from patchkit.errors import UsageError
 from patchkit.output import Output
 from patchkit.resources import patches_directory
-from patchkit.series import PatchEntry, Series
+from patchkit.series import PatchEntry, Series, stale_entries
 from patchkit.strip import strip_name
 
 _SIGNS = ((b"+", "added"), (b"-", "removed"))
@@ -40,8 +40,10 @@ def command(*, name: str, choice: Choice, output: Output) -> int:
         output.document({"schema": 1, **_document(series)})
         return 0
     locked = [one.file for one in series.lock.artifacts] if series.lock is not None else []
+    stale = ", ".join(stale_entries(series))
+    note = f"; the lock is stale, it differs for {stale}" if stale else ""
     output.line(f"{series.engine or '(any engine)'}/{series.version} in {series.directory}", style="head")
-    output.line(f"locked: {', '.join(locked) or 'for no release'}")
+    output.line(f"locked: {', '.join(locked) or 'for no release'}{note}")
     for entry in series.entries:
         _show(entry, output)
     return 0
@@ -88,6 +90,7 @@ def _document(series: Series) -> dict[str, object]:
         "version": series.version,
         "directory": str(series.directory),
         "locked": [one.file for one in series.lock.artifacts] if series.lock is not None else [],
+        "stale": list(stale_entries(series)),
         "patches": [
             {
                 "name": entry.name,

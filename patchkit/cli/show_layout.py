@@ -8,6 +8,7 @@ from pathlib import Path
 from patchkit.abi.layout import LayoutChange, StructLayout, compare_layouts, is_breaking, paddings
 from patchkit.abi.layout_draw import lines, title
 from patchkit.abi.layout_facts import Evidence, layout_document
+from patchkit.cli.reading import require_file
 from patchkit.cli.show import counted
 from patchkit.errors import UsageError
 from patchkit.output import Output
@@ -51,7 +52,11 @@ class Shown:
 
 def shown_of(source: str, name: str) -> tuple[Shown, ...]:
     """Return the layouts of a stored release, or of a library where a path to one (`.so`) is given."""
-    return shown_of_library(Path(source), name) if _LIBRARY.search(source) else shown_of_release(source, name)
+    return (
+        shown_of_library(require_file(Path(source)), name)
+        if _LIBRARY.search(source)
+        else shown_of_release(source, name)
+    )
 
 
 def shown_of_release(release: str, name: str) -> tuple[Shown, ...]:

@@ -175,7 +175,7 @@ def test_all_that_a_message_names_is_explained_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "no symbol here", "ModuleNotFoundError: No module named 'vllm._C'", "::", "a::b"])
+@pytest.mark.parametrize("text", ["", "no symbol here", "::", "a::b"])
 def test_text_without_a_symbol_says_what_to_paste(text: str) -> None:
     with pytest.raises(UsageError, match="no symbol") as caught:
         explain(text, stored_facts())

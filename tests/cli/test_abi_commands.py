@@ -46,6 +46,17 @@ class TestExplain:
         assert one["releases"][0] == "2.8.0"
         assert one["libraries"] == ["libc10_cuda.so"]
 
+    def test_module_that_is_not_there_is_said_of_a_traceback(self, patchkit: Patchkit) -> None:
+        trace = "Traceback (most recent call last):\n  File 'x', line 1\nModuleNotFoundError: No module named 'torch'\n"
+        said = patchkit("abi", "explain", trace)
+        assert (said.status, "torch is not installed for the Python that said this" in said.out) == (0, True)
+        said = patchkit("abi", "explain", "No module named 'vllm._C'")
+        assert "vllm was found and has no _C" in said.out
+
+    def test_text_without_a_symbol_is_quoted_from_its_end(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "explain", f"{'x ' * 99}\nRuntimeError: out of memory\n")
+        assert "'RuntimeError: out of memory'" in said.err
+
     def test_text_without_a_symbol_is_a_misuse(self, patchkit: Patchkit) -> None:
         said = patchkit("abi", "explain", "it does not work")
         assert (said.status, "paste the line" in said.err) == (2, True)
@@ -161,6 +172,19 @@ class TestMatrix:
         assert ["_C.abi3.so", "0", "10", "29*"] in rows
         assert ["common_ops.abi3.so", "10", "0", "26*"] in rows
 
+    def test_files_of_one_name_are_told_apart_by_their_directory(self, patchkit: Patchkit) -> None:
+        said = patchkit("abi", "matrix", "--engines", "sglang==0.5.23", "--torch", "2.14.1")
+        names = [line.split()[0] for line in said.out.splitlines()]
+        assert {"sm90/common_ops.abi3.so", "sm100/common_ops.abi3.so", "flash_ops.abi3.so"} <= set(names)
+        assert "common_ops.abi3.so" not in names
+
+    @pytest.mark.parametrize(("version", "nearest"), [("2.4.1", "2.4.0"), ("2.5.0", "2.5.1"), ("2.99", "2.14.1")])
+    def test_release_that_is_not_stored_is_answered_with_the_nearest(
+        self, version: str, nearest: str, patchkit: Patchkit
+    ) -> None:
+        said = patchkit("abi", "matrix", "--torch", version)
+        assert (said.status, f"({nearest} is nearest)" in said.err) == (2, True)
+
     def test_page_and_document(self, patchkit: Patchkit, tmp_path: Path) -> None:
         page = tmp_path / "m.html"
         arguments = ("--engines", "vllm==0.6.3", "--torch", "2.8.0", "--html", page, "--json")
@@ -222,7 +246,13 @@ class TestDiff:
 
     def test_two_different_things_are_a_misuse(self, patchkit: Patchkit) -> None:
         assert patchkit("abi", "diff", "torch==2.8.0", "vllm==0.6.3").status == 2
-        assert patchkit("abi", "diff", "nothing", "vllm==0.6.3").status == 1
+
+    @pytest.mark.parametrize("name", ["nothing", "my-build.json", "my-build.so"])
+    def test_a_file_that_is_not_there_is_a_misuse(self, patchkit: Patchkit, name: str) -> None:
+        said = patchkit("abi", "diff", "vllm==0.33.0", name)
+        assert (said.status, f"{name}: cannot be read\n  there is no such file" in said.err) == (2, True)
+        assert patchkit("abi", "diff", name, "vllm==0.33.0").status == 2
+        assert patchkit("abi", "matrix", "--engines", "my-build.json").status == 2
 
 
 @needs_compiler

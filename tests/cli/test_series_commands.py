@@ -136,6 +136,37 @@ def test_directories_of_pyproject_are_listed(series: Any) -> None:
     assert "vllm/own (user)" in series("list").out
 
 
+def test_directories_of_pyproject_are_checked_with_the_shipped_series(series: Any) -> None:
+    _own(DIFF)
+    Path("pyproject.toml").write_text('[tool.patchkit]\npatches = ["own"]\n')
+
+    rows = series("lint", "--json").document["series"]
+
+    assert [Path(row["directory"]).name for row in rows][-1] == "own"
+    assert "vllm/0.6.3" in {f"{row['engine']}/{row['version']}" for row in rows}
+
+
+def test_stale_lock_is_shown_and_listed(wheel: str, series: Any) -> None:
+    own = _own(DIFF)
+    series("lock", "--patches", "own", "--artifact", wheel)
+    assert "stale" not in series("show", "own").out
+    Path("more.diff").write_text(NEW_FILE)
+    series("import", "more.diff", "--patches", "own", "--artifact", wheel)
+
+    words = "the lock is stale, it differs for 0002-more.patch"
+    assert words in series("show", "own").out
+    assert words in series("list", "--patches", "own").out
+    assert series("show", str(own), "--json").document["stale"] == ["0002-more.patch"]
+
+
+def test_same_diff_imported_twice_is_warned_of(wheel: str, series: Any) -> None:
+    _own(DIFF)
+    Path("more.diff").write_text(NEW_FILE)
+    assert "warning" not in series("import", "more.diff", "--patches", "own", "--artifact", wheel).err
+    twice = series("import", "more.diff", "--patches", "own", "--artifact", wheel)
+    assert "warning: 0002-more.patch has the same change; delete 0003-more.patch and its line in series" in twice.err
+
+
 def test_show_prints_what_was_understood(series: Any) -> None:
     _own(DIFF, NEW_FILE, header="Subject: Do it\n\nConfig: FAST\nApplies-To: vllm==0.6.3\nRequires: x\n---\n\n")
 
@@ -305,6 +336,13 @@ def test_refresh_twice_and_of_nothing_changes_nothing(wheel: str, series: Any) -
     assert "unchanged" in series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").out
 
 
+def test_work_directory_that_is_not_there_is_a_misuse(series: Any) -> None:
+    _own(DIFF)
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=2)
+    assert "w: no such directory" in said.err
+    assert "next: `patchkit series edit` makes one" in said.err
+
+
 def test_file_that_a_refresh_added_can_be_taken_out_by_the_next(wheel: str, series: Any) -> None:
     own = _own(DIFF)
     series("edit", "0001-p.patch", "--patches", "own", "--work", "w", "--artifact", wheel)
@@ -328,7 +366,8 @@ def test_later_patches_that_do_not_apply_any_more_are_named(wheel: str, series: 
 
     assert "0002-p.patch: refused" in said.out
     assert "0001-p.patch stays as refreshed" in said.err
-    assert "the lock is stale, make it anew: patchkit series lock --patches own --artifact WHEEL" in said.err
+    command = f"patchkit series lock --patches own --artifact {Path(wheel).resolve()}"
+    assert f"the lock is stale, make it anew: {command}" in said.err
     assert b"RATE = 9" in (own / "0001-p.patch").read_bytes()
 
 
@@ -339,7 +378,8 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     Path("w/vllm/engine.py").write_bytes(MODULE.replace(b"RATE = 1", b"RATE = 9"))
     said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
     assert "1 later patch does not apply any more" in said
-    assert "next: patchkit series edit 0002-p.patch --bare --patches own --work DIR --artifact WHEEL" in said
+    release = f"--artifact {Path(wheel).resolve()}"
+    assert f"next: patchkit series edit 0002-p.patch --bare --patches own --work DIR {release}" in said
     assert "edit 0002-p.patch --bare" in series("edit", "0002-p.patch", "--work", "x", *where, status=1).err
 
     series("edit", "0002-p.patch", "--bare", "--work", "x", *where)
