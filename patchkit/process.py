@@ -28,6 +28,13 @@ class Completed:
     stderr: bytes
 
     @property
+    def ended(self) -> str:
+        """How it ended, in words."""
+        if self.status >= 0:
+            return f"exit status {self.status}"
+        return f"signal {-self.status} ({signal.strsignal(-self.status)})"
+
+    @property
     def last_words(self) -> str:
         """The last lines of what the child wrote to stderr (else to stdout), for an error's `why`."""
         text = (self.stderr.strip() or self.stdout.strip()).decode("utf-8", "replace")
@@ -42,14 +49,16 @@ def run_child(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
     on_tick: Callable[[], None] | None = None,
+    name: str = "",
 ) -> Completed:
     """Run a program to its end and return what it said, whatever its exit status.
 
     `timeout` in seconds: past it the child and all its children are killed. `environment` replaces ours. `on_tick` is
-    called a few times a second while the child runs.
+    called a few times a second while the child runs. `name` is what errors call it; without one, the command line.
     """
     import subprocess
 
+    shown = name or _shown(arguments)
     try:
         child = subprocess.Popen(
             list(arguments),
@@ -62,13 +71,13 @@ def run_child(
         )
     except (OSError, ValueError) as error:
         raise RefusedError(
-            f"cannot run {_shown(arguments)}", why=f"  {error}", hint="check that the program is there and executable"
+            f"cannot run {shown}", why=f"  {error}", hint="check that the program is there and executable"
         ) from error
     try:
         stdout, stderr = _talk(child, input, timeout=timeout, on_tick=on_tick)
     except subprocess.TimeoutExpired:
         raise RefusedError(
-            f"{_shown(arguments)} did not end within {timeout:g} seconds",
+            f"{shown} did not end within {timeout:g} seconds",
             why="  it was stopped",
             hint="run it by hand to see what it waits for",
         ) from None
@@ -81,8 +90,7 @@ def require_success(completed: Completed, *, hint: str = "") -> Completed:
     """Return the child's record if its exit status is 0, else raise with its last words."""
     if completed.status == 0:
         return completed
-    ended = f"exit status {completed.status}" if completed.status > 0 else f"signal {-completed.status}"
-    raise RefusedError(f"{_shown(completed.arguments)} failed: {ended}", why=completed.last_words, hint=hint)
+    raise RefusedError(f"{_shown(completed.arguments)} failed: {completed.ended}", why=completed.last_words, hint=hint)
 
 
 def _talk(

@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -96,7 +95,7 @@ static int checked_copy(void)
 {
     struct pk_sha256 sha;
     char digest[65];
-    int from = open(stage2_path, O_RDONLY | O_CLOEXEC), to = from < 0 ? -1 : memory_file();
+    int from = pk_open_regular(stage2_path), to = from < 0 ? -1 : memory_file();
     pk_sha256_begin(&sha);
     bool copied = to >= 0 && copy(from, to, &sha);
     if (from >= 0)

@@ -7,7 +7,6 @@
 #include "stage1.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -68,7 +67,7 @@ static bool digest_head(const char *path, char *identity)
     struct pk_sha256 sha;
     struct stat about;
     char block[4096], hex[65];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = pk_open_regular(path);
     if (fd < 0)
         return false;
     bool fine = !fstat(fd, &about);
@@ -127,7 +126,7 @@ static void read_version(struct pk_torch *torch)
     *strrchr(path, '/') = 0;
     text.at = path + strlen(path);
     pk_append(&text, "/../version.py");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = pk_open_regular(path);
     ssize_t length = fd < 0 ? 0 : read(fd, content, sizeof content - 1);
     if (fd >= 0)
         close(fd);

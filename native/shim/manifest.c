@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "stage1.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,7 +36,7 @@ bool pk_read_manifest(struct pk_manifest *manifest, const char *stage2, struct p
     struct pk_text text = {path, path + sizeof path};
     pk_append(&text, stage2);
     pk_append(&text, ".manifest");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = pk_open_regular(path);
     ssize_t length = fd < 0 ? -1 : read(fd, manifest->text, sizeof manifest->text - 1);
     if (fd >= 0)
         close(fd);

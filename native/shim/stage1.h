@@ -39,6 +39,9 @@ void pk_append_number(struct pk_text *text, uint64_t number);
 void pk_say(const char *words, const char *detail);
 __attribute__((noreturn)) void pk_die(const char *words, const char *detail);
 
+/* regular.c: a file to read; -1 for a FIFO or a device. */
+int pk_open_regular(const char *path);
+
 /* segment.c: the shared file, its slots and rings. */
 int pk_create(const char *path);
 bool pk_open_segment(void);

@@ -23,7 +23,15 @@ void pk_append_number(struct pk_text *text, uint64_t number)
     pk_append(text, at);
 }
 
-/* One line on stderr, by one write. */
+/* What comes from a file shall not steer the terminal. */
+static void make_printable(char *from, const char *end)
+{
+    for (; from < end; from++)
+        if (*from < ' ' || *from > '~')
+            *from = '?';
+}
+
+/* One line of printable ASCII on stderr, by one write. */
 void pk_say(const char *words, const char *detail)
 {
     int saved = errno;
@@ -32,6 +40,7 @@ void pk_say(const char *words, const char *detail)
     pk_append(&text, "patchkit shim: ");
     pk_append(&text, words);
     pk_append(&text, detail);
+    make_printable(line, text.at);
     *text.at++ = '\n';
     if (write(STDERR_FILENO, line, (size_t)(text.at - line)) < 0)
         errno = saved; /* nobody listens */

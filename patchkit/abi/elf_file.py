@@ -104,6 +104,13 @@ class ElfFile:
             raise self.fault(f"its {what} would be {size} bytes at {address:#x}, and the segment ends after {left}")
         return self.read(offset, size, what)
 
+    def require_whole(self) -> None:
+        """Raise ObjectFormatError when the file ends before one of its segments does: it was cut."""
+        for segment in self.segments:
+            if segment.kind == PT_LOAD and segment.offset + segment.size > self.size:
+                end = segment.offset + segment.size
+                raise self.fault(f"it was cut: its segments end at byte {end}, and the file has {self.size}")
+
     def sections(self) -> tuple[Section, ...]:
         """Return the sections; none when there is no usable table: a stripped file needs none to be loaded."""
         offset, size, count, names = self._section_table

@@ -1,39 +1,26 @@
-"""A loaded library's own table of struct layouts: native/include/patchkit/layout.h, written and read."""
+"""A library's own table of struct layouts: native/include/patchkit/layout.h, written, and read by a child process."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from patchkit.abi.elf_dynamic import Dynamic
+from patchkit.abi.elf_file import open_elf
+from patchkit.abi.elf_symbols import read_export_names
 from patchkit.abi.layout import Field, StructLayout
-from patchkit.errors import RefusedError
+from patchkit.abi.layout_load import SYMBOL, VERSION
+from patchkit.errors import RefusedError, UsageError
+from patchkit.process import Completed, run_child
 
-VERSION = 1
-SYMBOL = "patchkit_layout_table"
-_MOST = 4096  # structs of a table, and fields of a struct
-_LONGEST_NAME = 256
-# The structs of layout.h. A test holds the two against each other.
-CDEF = """
-struct patchkit_layout_field {
-    const char *name;
-    uint32_t offset, size;
-    uint32_t alignment;
-    uint32_t reserved;
-};
-struct patchkit_layout {
-    const char *name;
-    const struct patchkit_layout_field *fields;
-    uint32_t count;
-    uint32_t size, alignment;
-    uint32_t reserved;
-};
-struct patchkit_layout_table {
-    uint32_t version;
-    uint32_t count;
-    const struct patchkit_layout *structs;
-};
-"""
+_PATIENCE_SECONDS = 60.0
+# With our own search path: an isolated interpreter (-I) reads none from the environment.
+_CHILD = (
+    "import sys; sys.path[:] = sys.argv[2:]; from patchkit.abi.layout_load import print_table; print_table(sys.argv[1])"
+)
 
 
 def table_source(headers: Sequence[str], layouts: Sequence[StructLayout]) -> str:
@@ -58,43 +45,56 @@ def table_source(headers: Sequence[str], layouts: Sequence[StructLayout]) -> str
 def library_layouts(library: Path) -> tuple[StructLayout, ...]:
     """Return what a library says of its structs. It is loaded for that, which runs its constructors: only for our own.
 
-    The types of the fields are "", as C cannot tell them. RefusedError when it has no table, or one of another version.
+    A child process loads it, once the file is seen to be whole and to export a table. The types of the fields are "",
+    as C cannot tell them. RefusedError when it has no table, one of another version, or one that cannot be read.
     """
-    import cffi
+    _require_table(library)
+    line = [sys.executable, "-I", "-c", _CHILD, str(library.resolve()), *sys.path]
+    done = run_child(line, timeout=_PATIENCE_SECONDS, name=f"loading {library.name}")
+    return tuple(_layout(*struct) for struct in _answer(done, library.name))
 
-    ffi = cffi.FFI()
-    ffi.cdef(f"{CDEF} extern struct patchkit_layout_table {SYMBOL};")
-    try:
-        loaded = ffi.dlopen(str(library.resolve()))
-        table = getattr(loaded, SYMBOL)
-    except (OSError, AttributeError, KeyError) as error:
+
+def _require_table(library: Path) -> None:
+    """Look at the file without loading it. The loader maps a file: what is missing at its end would be a SIGBUS."""
+    if not library.exists():
+        raise UsageError(f"{library} is not there", hint="check the path")
+    with open_elf(library) as elf:
+        elf.require_whole()
+        exports = read_export_names(elf, Dynamic(elf))
+    if SYMBOL.encode() not in exports:
         raise RefusedError(
             f"{library.name} has no table of layouts",
-            why=f"  {error}",
-            hint=f"only a library that exports {SYMBOL} has one: docs/abi-layout.md",
-        ) from error
-    if table.version != VERSION or table.count > _MOST:
-        raise RefusedError(
-            f"{library.name}: a table of layouts that is not version {VERSION}",
-            why=f"  it says version {table.version}, {table.count} structs",
-            hint="build the library with the headers of this patchkit",
+            why=f"  it does not export {SYMBOL}",
+            hint="docs/abi-layout.md says how a library gets one",
         )
-    return tuple(_layout(ffi, table.structs[place]) for place in range(table.count))
 
 
-def _layout(ffi: Any, struct: Any) -> StructLayout:
-    name = _name(ffi, struct.name)
-    if struct.count > _MOST:
-        raise RefusedError(f"struct {name}: a table with {struct.count} fields")
-    rows = [struct.fields[place] for place in range(struct.count)]
-    fields = tuple(Field(name=_name(ffi, row.name), type="", offset=row.offset, size=row.size) for row in rows)
-    needed = max((row.alignment for row in rows), default=1)
-    is_packed = struct.alignment < needed or any(row.offset % (row.alignment or 1) for row in rows)
-    return StructLayout(name=name, size=struct.size, alignment=struct.alignment, packed=is_packed, fields=fields)
+def _answer(done: Completed, name: str) -> Sequence[Sequence[Any]]:
+    if done.status != 0:
+        raise RefusedError(
+            f"{name}: loading it killed the process that did: {done.ended}",
+            why=done.last_words,
+            hint="the library or its table of layouts is damaged: build it again",
+        )
+    try:
+        said = json.loads(done.stdout)
+        structs: Sequence[Sequence[Any]] | None = said.get("structs")
+        what, why = said["error"] if structs is None else ("", "")
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise RefusedError(
+            f"{name}: loading it ended the process that did",
+            why="  exit status 0, before the table was read",
+            hint="a constructor of the library does that: take it out",
+        ) from error
+    if structs is None:
+        raise RefusedError(
+            f"{name}: {what}", why=f"  {why}", hint="build the library with the headers of this patchkit"
+        )
+    return structs
 
 
-def _name(ffi: Any, pointer: Any) -> str:
-    if pointer == ffi.NULL:
-        raise RefusedError("a table of layouts with a struct or field that has no name")
-    name: str = ffi.string(pointer, _LONGEST_NAME).decode("utf-8", "backslashreplace")
-    return name
+def _layout(name: str, size: int, alignment: int, rows: Sequence[tuple[str, int, int, int]]) -> StructLayout:
+    fields = tuple(Field(name=label, type="", offset=offset, size=extent) for label, offset, extent, _ in rows)
+    needed = max((wanted for *_, wanted in rows), default=1)
+    is_packed = alignment < needed or any(offset % (wanted or 1) for _, offset, _, wanted in rows)
+    return StructLayout(name=name, size=size, alignment=alignment, packed=is_packed, fields=fields)

@@ -94,7 +94,8 @@ def shown_of_header(header: Path, compiler: str, includes: Sequence[Path], name:
 
 def shown_of_library(library: Path, name: str) -> tuple[Shown, ...]:
     """Return what a library says of itself; it is loaded."""
-    from patchkit.abi.layout_table import SYMBOL, library_layouts
+    from patchkit.abi.layout_load import SYMBOL
+    from patchkit.abi.layout_table import library_layouts
 
     evidence = Evidence(source=str(library), command="dlopen", proof=f"its own {SYMBOL}")
     return _named(library.name, library_layouts(library), evidence, name, typed=False)

@@ -19,7 +19,8 @@ from patchkit.abi.layout_agree import (
     library_disagreements,
 )
 from patchkit.abi.layout_cffi import header_layouts, stated_layouts
-from patchkit.abi.layout_table import CDEF, library_layouts, table_source
+from patchkit.abi.layout_load import CDEF
+from patchkit.abi.layout_table import library_layouts, table_source
 from patchkit.errors import RefusedError
 from patchkit.resources import native_directory
 

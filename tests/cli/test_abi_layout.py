@@ -210,6 +210,17 @@ class TestLibrary:
     def test_a_library_that_is_not_there_is_a_misuse(self, tmp_path: Path, patchkit: Patchkit) -> None:
         said = patchkit("abi", "layout", "call", "--of", tmp_path / "libnothing.so")
         assert (said.status, "libnothing.so: cannot be read\n  there is no such file" in said.err) == (2, True)
+    @pytest.mark.parametrize("option", ["--of", "--library"])
+    def test_a_library_whose_table_points_nowhere_is_refused(
+        self, tmp_path: Path, patchkit: Patchkit, option: str
+    ) -> None:
+        library = _shared(tmp_path, "small.h", of="struct point { int x; };\n")
+        table = tmp_path / "table.c"
+        table.write_text(table.read_text().replace("1, all_structs", "1, (const void *)0x41414141"))
+        line = ["gcc", "-shared", "-fPIC", f"-I{INCLUDE}", "table.c", "-o", "libtable.so"]
+        subprocess.run(line, cwd=tmp_path, check=True)
+        said = patchkit("abi", "layout", "point", option, library)
+        assert (said.status, "libtable.so: loading it killed the process that did: signal 11" in said.err) == (1, True)
 
 
 def test_a_struct_that_only_one_release_has_is_not_said_to_be_the_same(patchkit: Patchkit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -152,6 +153,18 @@ def _missing(stage2: Path) -> str:
     return "it cannot be opened"
 
 
+def _fifo(stage2: Path) -> str:
+    stage2.unlink()
+    os.mkfifo(stage2)
+    return "it cannot be opened"
+
+
+def _fifo_for_a_manifest(stage2: Path) -> str:
+    manifest_path(stage2).unlink()
+    os.mkfifo(manifest_path(stage2))
+    return "it has no manifest that can be read"
+
+
 def _no_manifest(stage2: Path) -> str:
     manifest_path(stage2).unlink()
     return "it has no manifest that can be read"
@@ -178,7 +191,9 @@ def _rewrite(before: str, after: str, why: str) -> Callable[[Path], str]:
 SPOILT: dict[str, Callable[[Path], str]] = {
     **{f"cut at {share} %": _cut(share) for share in (0, 5, 50, 90, 99)},
     "missing": _missing,
+    "a FIFO": _fifo,
     "without manifest": _no_manifest,
+    "with a FIFO for a manifest": _fifo_for_a_manifest,
     "one bit changed": _foreign,
     "another format": _rewrite("format 1", "format 2", "its manifest is of another format"),
     "another layout": _rewrite("layout ", "layout 00", "it was built for shared structs with the layout 00"),
@@ -187,14 +202,20 @@ SPOILT: dict[str, Callable[[Path], str]] = {
 }
 
 
+@pytest.fixture
+def stage2(shim: BuildArtifact, tmp_path: Path) -> Path:
+    """Return a copy of stage 2 and its manifest, to be spoilt."""
+    assert shim.stage2 is not None
+    copied = tmp_path / "stage2.so"
+    shutil.copy(shim.stage2, copied)
+    shutil.copy(manifest_path(shim.stage2), manifest_path(copied))
+    return copied
+
+
 @pytest.mark.parametrize("what", SPOILT)
 def test_spoilt_it_passes_through_and_says_one_line(
-    shim: BuildArtifact, segments: Path, tmp_path: Path, what: str
+    shim: BuildArtifact, segments: Path, stage2: Path, what: str
 ) -> None:
-    assert shim.stage2 is not None
-    stage2 = tmp_path / "stage2.so"
-    shutil.copy(shim.stage2, stage2)
-    shutil.copy(manifest_path(shim.stage2), manifest_path(stage2))
     why = SPOILT[what](stage2)
     ran = host(shim, segments, Settings(mode="transform", qk_scale=0.5), PATCHKIT_SHIM_STAGE2=str(stage2))
     assert (ran.status, ran.out) == (0, plain(shim, segments))
@@ -204,3 +225,11 @@ def test_spoilt_it_passes_through_and_says_one_line(
     [process] = ran.watched
     assert (process.counted.stage2, process.counted.calls) == ("refused", 40)
     assert process.counted.message == line.removeprefix("patchkit shim: ")
+
+
+def test_what_a_manifest_says_cannot_steer_the_terminal(shim: BuildArtifact, segments: Path, stage2: Path) -> None:
+    _rewrite("layout ", "layout \x1b[31m\x9b\a", "")(stage2)
+    ran = host(shim, segments, Settings(mode="transform", qk_scale=0.5), PATCHKIT_SHIM_STAGE2=str(stage2))
+    assert "shared structs with the layout ?[31m" in ran.err
+    assert ran.err.removesuffix("\n").isprintable()
+    assert ran.err.isascii()
