@@ -210,6 +210,7 @@ class TestLibrary:
     def test_a_library_that_is_not_there_is_a_misuse(self, tmp_path: Path, patchkit: Patchkit) -> None:
         said = patchkit("abi", "layout", "call", "--of", tmp_path / "libnothing.so")
         assert (said.status, "libnothing.so: cannot be read\n  there is no such file" in said.err) == (2, True)
+
     @pytest.mark.parametrize("option", ["--of", "--library"])
     def test_a_library_whose_table_points_nowhere_is_refused(
         self, tmp_path: Path, patchkit: Patchkit, option: str
