@@ -184,7 +184,7 @@ def _run_pip(requirement: str, stage: Path, *, tell: Progress, choice: Sequence[
     tell_size = _now_and_then(tell)
 
     def show_size() -> None:
-        tell_size(f"downloading {requirement}: {_total_size(stage) >> 20} MiB")
+        tell_size(f"downloading {requirement}: {_largest_size(stage) >> 20} MiB")
 
     arguments = [
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--dest", str(stage)),
@@ -263,15 +263,18 @@ def _extract(archive: ZipFile, member: ZipInfo, directory: Path) -> int:
     return size
 
 
-def _total_size(directory: Path) -> int:
-    """Add up the sizes below a directory while pip is writing there: what is gone meanwhile counts nothing."""
+def _largest_size(directory: Path) -> int:
+    """Return the size of the largest file below a directory while pip is writing there; what is gone counts nothing.
+
+    Not their sum: pip copies the wheel when it has it, and removes the first copy.
+    """
     import contextlib
 
-    total = 0
+    largest = 0
     for path in directory.rglob("*"):
         with contextlib.suppress(OSError):
-            total += path.lstat().st_size
-    return total
+            largest = max(largest, path.lstat().st_size if path.is_file() else 0)
+    return largest
 
 
 def _now_and_then(tell: Progress) -> Progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -224,15 +224,22 @@ def _taken(session: Session, patch: str, layer: int | None) -> Composition:
         return take_layers(session.situation, {one.number for one in there}, stored)
     found = [one for one in there if patch in (one.name, *(own.name for own in one.patches if own.enabled))]
     if len(found) != 1:
-        names = ", ".join(own.name for one in there for own in one.patches if own.enabled) or "none"
+        names = [own.name for one in there for own in one.patches if own.enabled]
         raise UsageError(
             f"{patch}: {'in several layers' if found else 'not applied to this tree'}",
-            why=f"applied are: {names}",
-            hint="`patchkit status` lists the layers; --layer N takes one of them",
+            why=f"applied are: {', '.join(names) or 'none'}",
+            hint=f"{_meant(patch, names)}`patchkit status` lists the layers; --layer N takes one of them",
         )
     if found[0].origin is Origin.AD_HOC or found[0].name == patch:
         return take_layers(session.situation, {found[0].number}, stored)
     return take_patch(session.situation, found[0].number, patch, stored)
+
+
+def _meant(patch: str, names: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    near = [name for name in names if name.startswith(f"{patch}.")] or get_close_matches(patch, names, 1)
+    return f"did you mean {near[0]}? " if near and patch not in names else ""
 
 
 def _known_layer(number: int, there: tuple[AppliedLayer, ...]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from patchkit import fetch
 from patchkit.errors import RefusedError, TargetError
-from patchkit.fetch import fetch_distribution, fetch_wheel, unpack_wheel
+from patchkit.fetch import _largest_size, fetch_distribution, fetch_wheel, unpack_wheel
 from patchkit.target import Layout, TargetSpec, parse_target, resolve_target
 
 SO = b"\x7fELF" + b"\0" * 100
@@ -257,6 +257,13 @@ def test_damaged_wheel_is_refused_without_a_traceback(tmp_path: Path, damage: Ca
     wheel.write_bytes(damage(wheel.read_bytes()))
     with pytest.raises(RefusedError, match="damaged"):
         unpack_wheel(wheel, tmp_path / "out")
+
+
+def test_progress_of_a_download_counts_the_wheel_once_while_pip_copies_it(tmp_path: Path) -> None:
+    (tmp_path / "pip-unpack").mkdir()
+    (tmp_path / "pip-unpack/vllm.whl").write_bytes(b"x" * 300)
+    (tmp_path / "vllm.whl").write_bytes(b"x" * 200)
+    assert _largest_size(tmp_path) == 300
 
 
 def test_failed_unpacking_leaves_an_empty_directory_and_no_strangers_pip_was_run(

@@ -356,6 +356,14 @@ class TestRevertOne:
             revert(root, layer=99)
         assert "1 (0.diff)" in refused.value.why
 
+    @pytest.mark.parametrize("typed", ["0001-first", "0001-frist.patch"])
+    def test_patch_that_was_meant_is_proposed(self, typed: str, root: Path, tmp_path: Path) -> None:
+        own = series(tmp_path / "own", **{"0001-first": FIRST, "0002-first": SECOND})
+        apply(root, request(directories=(own,), unlocked=True))
+        with pytest.raises(UsageError, match="not applied") as refused:
+            revert(root, typed)
+        assert refused.value.hint.startswith("did you mean 0001-first.patch? ")
+
     def test_patch_of_a_series_is_taken_out_and_comes_back(self, root: Path, tmp_path: Path) -> None:
         own = series(tmp_path / "own", first=FIRST, second=SECOND)
         asked = request(directories=(own,), unlocked=True)

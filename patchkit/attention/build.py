@@ -37,8 +37,8 @@ class BuiltLibrary:
 def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | None = None) -> BuiltLibrary:
     """Compile native/attention below `cache`, or return what was compiled from the same sources, flags and nvcc.
 
-    It needs no GPU. `on_start` is called where something has to be compiled: half a minute. RefusedError without nvcc,
-    with nvcc's words where it fails, and where the cache cannot be written, or others can write to it.
+    It needs no GPU. `on_start` is called where something has to be compiled. RefusedError without nvcc, with nvcc's
+    words where it fails, and where the cache cannot be written, or others can write to it.
     """
     import tempfile
 

@@ -39,4 +39,4 @@ def command(*, output: Output) -> int:
 
 def _tell(output: Output) -> None:
     if not output.machine:
-        output.note("compiling with nvcc: half a minute", style="dim")
+        output.note("compiling with nvcc: less than a minute", style="dim")

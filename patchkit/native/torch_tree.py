@@ -50,8 +50,30 @@ def find_torch(tree: TargetTree) -> TorchTree:
     raise TargetError(
         "no torch beside the engine",
         why="\n".join(f"  looked in {place}" for place in dict.fromkeys(places)),
-        hint="install the torch that the engine pins there; --python EXE names the interpreter that it runs with",
+        hint=f"install {_pinned(tree)} there; --python EXE names the interpreter that it runs with",
     )
+
+
+def _pinned(tree: TargetTree) -> str:
+    """Name the torch that the engine pins, by its version where the engine's METADATA has one."""
+    from patchkit.abi.facts import WheelFacts
+    from patchkit.abi.inspect_wheel import read_metadata
+    from patchkit.abi.requirements import pinned_torch
+
+    headers = read_metadata(tree.root / tree.distribution / "METADATA") if tree.distribution else {}
+    wheel = WheelFacts(
+        distribution=tree.engine,
+        version=tree.version,
+        file="",
+        sha256="",
+        tags=(),
+        requires_python="",
+        requires=tuple(headers.get("requires-dist", ())),
+        extras=tuple(headers.get("provides-extra", ())),
+        objects=(),
+    )
+    version = pinned_torch(wheel)
+    return f"torch {version}, which the engine pins," if version else "the torch that the engine pins"
 
 
 def kernel_lookup(tree: TargetTree) -> tuple[bool, str]:

@@ -57,6 +57,15 @@ def test_table_of_commands_is_the_help_and_the_commands() -> None:
     assert {names[0] for names in ALL if names} == set(COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(("aply",), "apply"), (("series", "lst"), "list"), (("abi", "explian"), "explain")]
+)
+def test_command_that_was_meant_is_proposed(typed: tuple[str, ...], meant: str, patchkit: Patchkit) -> None:
+    said = patchkit(*typed)
+    assert (said.status, f"No such command {typed[-1]!r}: did you mean {meant!r}?" in said.err) == (2, True)
+    assert "did you mean" not in patchkit("frobnicate").err
+
+
 def test_version(patchkit: Patchkit) -> None:
     from patchkit.version import VERSION
 
