@@ -5,7 +5,7 @@ Ranges of releases come from the stored facts and end where those end; beyond, n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from patchkit.abi.demangle import demangle
 from patchkit.abi.mangling import is_runtime_symbol, is_torch_symbol, qualified_name
@@ -25,7 +25,7 @@ _LIBRARY = compile_lazily(r"\b(lib[\w.+-]+?\.so(?:\.[0-9]+)*)(?=: cannot open| =
 _MODULE = compile_lazily(r"No module named '?([A-Za-z_][\w.]*)")
 _PLAIN = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 1 << 18
-_MOST = 32
+_STEP = 256  # symbols between two reports
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,20 +55,20 @@ class Explanation:
     meanings: tuple[str, ...]
 
 
-def explain(text: str, facts: Facts) -> tuple[Explanation, ...]:
+def explain(text: str, facts: Facts, on_explained: Callable[[int, int], None] | None = None) -> tuple[Explanation, ...]:
     """Explain what a text names: a mangled or demangled symbol, a symbol version, a library or module not found.
 
-    UsageError when it names nothing of that kind.
+    `on_explained` is told now and then how many of how many symbols are done. UsageError when nothing is named.
     """
     text = text[:_LONGEST]
     found = [
-        *(_explain_symbol(name, facts) for name in _symbols(text, facts)),
+        *_explain_symbols(tuple(_symbols(text, facts)), facts, on_explained),
         *(_of_version(version) for version in dict.fromkeys(_VERSION.findall(text))),
         *(_of_library(name, facts) for name in dict.fromkeys(_LIBRARY.findall(text))),
         *(_of_module(name) for name in dict.fromkeys(_MODULE.findall(text))),
     ]
     if found:
-        return tuple(found[:_MOST])
+        return tuple(found)
     raise UsageError(
         "there is no symbol, symbol version or library in this text",
         why=f"  {text.strip().rpartition(chr(10))[2][-80:]!r}",
@@ -96,23 +96,45 @@ def _by_words(text: str, facts: Facts) -> list[str]:
     return [name for name, said in words.items() if "".join(said.split("(")[0].split()) == wanted.split("(")[0]]
 
 
-def _explain_symbol(name: str, facts: Facts) -> Explanation:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Looked:
+    """What is looked up for all symbols of a text at once: names in words, other signatures, who needs a symbol."""
+
+    words: Mapping[str, str]
+    others: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]]
+    needing: Mapping[str, tuple[str, ...]]
+
+
+def _explain_symbols(
+    names: Sequence[str], facts: Facts, on_explained: Callable[[int, int], None] | None
+) -> Iterator[Explanation]:
+    if not names:
+        return
+    others = _other_signatures(names, facts)
+    words = demangle((*names, *(one for rows in others.values() for one, _ in rows)))
+    looked = _Looked(words=words, others=others, needing=_needing(names, facts))
+    for done, name in enumerate(names):
+        if on_explained is not None and done and done % _STEP == 0:
+            on_explained(done, len(names))
+        yield _explain_symbol(name, facts, looked)
+
+
+def _explain_symbol(name: str, facts: Facts, looked: _Looked) -> Explanation:
     table = facts.symbols
     is_theirs = not is_runtime_symbol(name)
     releases = table.releases_of(name) if is_theirs else ()
-    others = tuple(_other_signatures(name, facts))
-    words = demangle((name, *(one for one, _ in others)))
     signatures = tuple(
-        Signature(words=words.get(one, one), where=release_range(having, table.releases)) for one, having in others
+        Signature(words=looked.words.get(one, one), where=release_range(having, table.releases))
+        for one, having in looked.others[name]
     )
     return Explanation(
         kind="symbol",
         subject=name,
-        words=words.get(name, name),
+        words=looked.words.get(name, name),
         releases=releases,
         where=_where(name, releases, facts),
         libraries=table.libraries_of(name) if is_theirs else (),
-        needed_by=tuple(dict.fromkeys(_needing(name, facts))),
+        needed_by=looked.needing[name],
         others=signatures,
         meanings=symbol_meanings(name, releases, signatures=bool(signatures), facts=facts),
     )
@@ -134,16 +156,18 @@ def _where(name: str, releases: tuple[str, ...], facts: Facts) -> str:
     return said + (f"; gone in {after[0]}" if after else f"; {last} is the newest that is stored")
 
 
-def _other_signatures(name: str, facts: Facts) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield other symbols with the same qualified name that a torch exports, as far as their names are known."""
-    wanted = qualified_name(name)
-    if not wanted or not is_torch_symbol(name):
-        return
+def _other_signatures(names: Sequence[str], facts: Facts) -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
+    """Return, for each, other symbols of its qualified name and the torches that export them, where names are known."""
+    of_function: dict[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] = {}
     for other in known_names(facts):
-        if other != name and qualified_name(other) == wanted:
-            releases = facts.symbols.releases_of(other)
-            if releases:
-                yield other, releases
+        if (function := qualified_name(other)) and (releases := facts.symbols.releases_of(other)):
+            of_function.setdefault(function, []).append((other, releases))
+    return {
+        name: tuple(row for row in of_function.get(qualified_name(name), ()) if row[0] != name)
+        if is_torch_symbol(name)
+        else ()
+        for name in names
+    }
 
 
 def known_names(facts: Facts) -> tuple[str, ...]:
@@ -154,12 +178,15 @@ def known_names(facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*KNOWN_SYMBOLS, *(name for name in imported if is_torch_symbol(name)))))
 
 
-def _needing(name: str, facts: Facts) -> Iterator[str]:
+def _needing(names: Sequence[str], facts: Facts) -> dict[str, tuple[str, ...]]:
+    """Return, for each, the stored binaries that import it."""
+    found: dict[str, dict[str, None]] = {name: {} for name in names}
     for wheel in facts.wheels:
-        if wheel.distribution != TORCH:
-            for one in wheel.objects:
-                if any(imported.name == name for imported in one.imports):
-                    yield f"{wheel.title} {one.path}"
+        for one in wheel.objects if wheel.distribution != TORCH else ():
+            for imported in one.imports:
+                if imported.name in found:
+                    found[imported.name][f"{wheel.title} {one.path}"] = None
+    return {name: tuple(binaries) for name, binaries in found.items()}
 
 
 def _of_version(version: str) -> Explanation:

@@ -32,7 +32,7 @@ def command(*, text: tuple[str, ...], output: Output) -> int:
     from patchkit.abi.snapshot import stored_facts
 
     given = sys.stdin.read(_MOST_READ) if text == ("-",) else " ".join(text)
-    found = explain(given, stored_facts())
+    found = explain(given, stored_facts(), lambda done, count: output.progress(f"explained {done} of {count} symbols"))
     if output.machine:
         output.document({"schema": 1, "explanations": [_document(one) for one in found]})
     else:

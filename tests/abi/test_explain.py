@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from patchkit.abi import explain as subject
 from patchkit.abi.explain import Explanation, explain
 from patchkit.abi.snapshot import stored_facts
 from patchkit.errors import UsageError
@@ -188,3 +192,34 @@ def test_text_without_a_symbol_says_what_to_paste(text: str) -> None:
 def test_hostile_name_is_explained_or_refused(name: str) -> None:
     for found in explain(name, stored_facts()):
         assert found.releases == ()
+
+
+def _many(count: int) -> list[str]:
+    return [f"_ZN3c104cuda9SetDeviceE{'i' * (1 + number)}" for number in range(count)]
+
+
+def test_what_many_symbols_need_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(subject, name)
+
+        def ask(*given: Any) -> Any:
+            asked.append(name)
+            return real(*given)
+
+        return ask
+
+    for name in ("demangle", "known_names"):
+        monkeypatch.setattr(subject, name, counted(name))
+    explain(" ".join(_many(20)), stored_facts())
+    assert sorted(asked) == ["demangle", "known_names"]
+
+
+def test_many_symbols_are_all_explained_as_each_alone() -> None:
+    names = [_ERROR, *_many(600)]
+    reported: list[tuple[int, int]] = []
+    found = explain(" ".join(names), stored_facts(), lambda done, count: reported.append((done, count)))
+    assert [one.subject for one in found] == names
+    assert reported == [(256, 601), (512, 601)]
+    assert (found[0], found[1]) == (_one(_ERROR), _one(names[1]))

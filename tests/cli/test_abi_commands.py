@@ -57,6 +57,15 @@ class TestExplain:
         said = patchkit("abi", "explain", f"{'x ' * 99}\nRuntimeError: out of memory\n")
         assert "'RuntimeError: out of memory'" in said.err
 
+    def test_many_symbols_are_all_shown_with_progress_on_stderr(
+        self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("patchkit.output._PATIENCE_SECONDS", -1.0)
+        said = patchkit("abi", "explain", *(f"_ZN3c104cuda9SetDeviceE{'i' * (1 + number)}" for number in range(300)))
+        assert said.status == 0
+        assert sum(line.startswith("c10::cuda::SetDevice(") for line in said.out.splitlines()) == 300
+        assert "explained 256 of 300 symbols" in said.err.splitlines()
+
     def test_text_without_a_symbol_is_a_misuse(self, patchkit: Patchkit) -> None:
         said = patchkit("abi", "explain", "it does not work")
         assert (said.status, "paste the line" in said.err) == (2, True)
