@@ -37,12 +37,13 @@ inline bool is_replaceable(const Flash &call)
 {
     auto type = call.q.scalar_type();
     bool known = type == at::kHalf || type == at::kBFloat16 || type == at::kFloat;
-    bool same = call.k.scalar_type() == type && call.v.scalar_type() == type && call.out &&
-                call.out->scalar_type() == type && call.q.size(-1) == call.v.size(-1);
-    bool window = call.right == (call.causal ? 0 : -1) || (call.causal && call.right == -1);
-    return call.is_plain && known && same && window && (call.causal || call.left < 0) && call.out->is_contiguous() &&
-           call.q.stride(-1) == 1 && call.k.stride(-1) == 1 && call.v.stride(-1) == 1 && are_lengths(call.q_starts) &&
-           are_lengths(call.kv_starts) && are_lengths(call.kv_lens) && are_lengths(call.pages);
+    bool same = call.k.scalar_type() == type && call.v.scalar_type() == type && call.q.size(-1) == call.v.size(-1);
+    bool out = !call.out || (call.out->scalar_type() == type && call.out->is_contiguous());
+    // With `causal` the right side of a window counts for nothing; vllm 0.6.3 gives both sides the same.
+    bool window = call.causal || (call.left < 0 && call.right < 0);
+    return call.is_plain && known && same && out && window && call.q.stride(-1) == 1 && call.k.stride(-1) == 1 &&
+           call.v.stride(-1) == 1 && are_lengths(call.q_starts) && are_lengths(call.kv_starts) &&
+           are_lengths(call.kv_lens) && are_lengths(call.pages);
 }
 
 // [batch, token, head, dim], or [token, head, dim] of packed sequences.
@@ -56,7 +57,8 @@ inline const int32_t *lengths(const at::Tensor *tensor)
     return tensor ? static_cast<const int32_t *>(tensor->data_ptr()) : nullptr;
 }
 
-inline patchkit_attention_device device_call(const Flash &call, const at::Tensor &lse, void *stream)
+inline patchkit_attention_device device_call(const Flash &call, const at::Tensor &out, const at::Tensor &lse,
+                                             void *stream)
 {
     patchkit_attention_device wide{};
     wide.size = sizeof wide;
@@ -68,12 +70,12 @@ inline patchkit_attention_device device_call(const Flash &call, const at::Tensor
     wide.q = call.q.data_ptr();
     wide.k = call.k.data_ptr();
     wide.v = call.v.data_ptr();
-    wide.o = call.out->data_ptr();
+    wide.o = out.data_ptr();
     wide.lse = static_cast<float *>(lse.data_ptr());
     set_strides(wide.q_stride, call.q);
     set_strides(wide.k_stride, call.k);
     set_strides(wide.v_stride, call.v);
-    set_strides(wide.o_stride, *call.out);
+    set_strides(wide.o_stride, out);
     set_stride(wide.lse_stride, lse.dim() == 3 ? lse.stride(0) : 0, 1, lse.stride(-2));
     wide.q_starts = lengths(call.q_starts);
     wide.kv_starts = lengths(call.kv_starts);
@@ -103,15 +105,15 @@ inline at::Tensor new_lse(const Flash &call)
     return call.q.new_empty({call.q.size(0), heads, call.q.size(1)}, options);
 }
 
-// Both, one after the other: reads back, so never while capturing.
+// Both, one after the other: reads back, so never while capturing. What the real function wrote is what it returns
+// first: the caller may have given no `out`.
 template <typename Real>
-std::vector<at::Tensor> compared(Replacement &replacement, const Flash &call, patchkit_attention_device wide, Real real)
+std::vector<at::Tensor> compared(Replacement &replacement, const patchkit_attention_device &wide,
+                                 const at::Tensor &ours, Real real)
 {
-    at::Tensor other = call.q.new_empty(call.out->sizes());
-    wide.o = other.data_ptr();
     bool ran = replacement.run(wide);
-    std::vector<at::Tensor> returned = real(call.scale, call.left);
-    at::Tensor difference = other.to(at::kFloat).sub(call.out->to(at::kFloat)).abs().max();
+    std::vector<at::Tensor> returned = real();
+    at::Tensor difference = ours.to(at::kFloat).sub(returned[0].to(at::kFloat)).abs().max();
     replacement.compared(ran && is_close(difference.item<double>()));
     return returned;
 }
@@ -119,21 +121,24 @@ std::vector<at::Tensor> compared(Replacement &replacement, const Flash &call, pa
 template <typename Results, typename Real>
 std::vector<at::Tensor> replaced(Replacement &replacement, const Flash &call, Results results, Real real)
 {
+    auto unchanged = [&] { return real(call.scale, call.left); };
     Launching launching;
     if (!replacement.wanted() || !is_replaceable(call) || !find_launching(call.q, launching) || !call.q.numel())
-        return real(call.scale, call.left);
+        return unchanged();
+    bool both = !launching.capturing && replacement.is_to_compare();
+    at::Tensor out = both || !call.out ? call.q.new_empty(call.q.sizes()) : *call.out;
     at::Tensor lse = new_lse(call);
-    patchkit_attention_device wide = device_call(call, lse, launching.stream);
-    if (!launching.capturing && replacement.is_to_compare())
-        return compared(replacement, call, wide, real);
+    patchkit_attention_device wide = device_call(call, out, lse, launching.stream);
+    if (both)
+        return compared(replacement, wide, out, unchanged);
     if (!replacement.run(wide))
-        return real(call.scale, call.left);
+        return unchanged();
     Replacement::replaced();
-    return results(lse);
+    return results(out, lse);
 }
 
 // `real` takes scale and window; each entry point has a type of its own for it, and so a replacement of its own.
-// `results` makes of the log of the sums what the real function returns.
+// `results` makes of the output and the log of the sums what the real function returns.
 template <typename Results, typename Real>
 std::vector<at::Tensor> change_flash(uint32_t symbol, uint32_t mode, const Flash &call, Results results, Real real)
 {

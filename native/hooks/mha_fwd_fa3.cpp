@@ -47,7 +47,7 @@ PK_APART std::vector<at::Tensor> changed_mha_fwd_fa3(uint32_t mode, ARGUMENTS)
                          window_left,
                          window_right,
                          is_plain};
-    auto results = [&](const at::Tensor &lse) { return std::vector<at::Tensor>{*out, lse, {}, {}}; };
+    auto results = [](const at::Tensor &o, const at::Tensor &lse) { return std::vector<at::Tensor>{o, lse, {}, {}}; };
     auto real = [&](double scale, int64_t left) { return real_mha_fwd_fa3()(WITH(float(scale), int(left))); };
     return patchkit::change_flash(pk_index_mha_fwd_fa3, mode, call, results, real);
 }

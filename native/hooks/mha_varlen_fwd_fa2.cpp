@@ -45,7 +45,9 @@ PK_APART std::vector<at::Tensor> changed_mha_varlen_fwd_fa2(uint32_t mode, ARGUM
                          window_right,
                          is_plain};
     // csrc/flash_attn/flash_api.cpp: out, q, k, v and out as padded, lse, the weights, the generator's state.
-    auto results = [&](const at::Tensor &lse) { return std::vector<at::Tensor>{*out, q, k, v, *out, lse, {}, {}}; };
+    auto results = [&](const at::Tensor &o, const at::Tensor &lse) {
+        return std::vector<at::Tensor>{o, q, k, v, o, lse, {}, {}};
+    };
     auto real = [&](double scale, int64_t left) { return real_mha_varlen_fwd_fa2()(WITH(scale, left)); };
     return patchkit::change_flash(pk_index_mha_varlen_fwd_fa2, mode, call, results, real);
 }

@@ -1,6 +1,7 @@
-"""The hook of FlashAttention 3 before a stand-in for its library, on the CPU: what a GPU showed, kept without one.
+"""The hooks of FlashAttention 2 and 3 before stand-ins for their libraries, on the CPU.
 
-The stand-in has the entry point's name and type and registers the operator; benchmarks.native_gpu runs the real one.
+A stand-in has the entry points' names and types and registers the operators. benchmarks.native_gpu runs the real
+library of FlashAttention 3; that of 2 has not been run.
 """
 
 from __future__ import annotations
@@ -24,20 +25,35 @@ from tests.native.workshop import PROGRAMS
 
 pytestmark = pytest.mark.engines
 
-CASES = 3
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What a stand-in is made from, and the calls that each of its entry points gets."""
+
+    version: str
+    library: str
+    source: str
+    calls: tuple[int, ...]
+
+
+RELEASES = (
+    Release(version="0.6.3", library="vllm_flash_attn_c.abi3.so", source="flash_standin_fa2.cpp", calls=(2, 4)),
+    Release(version="0.26.0", library=LIBRARY, source="flash_standin_fa3.cpp", calls=(3,)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standin:
     """A tree with the stand-in, and another kernel for it."""
 
+    release: Release
     tree: Path
     replacement: Path
     cache: Path
 
     @property
     def library(self) -> Path:
-        return self.tree / "vllm" / "vllm_flash_attn" / LIBRARY
+        return self.tree / "vllm" / "vllm_flash_attn" / self.release.library
 
     def call(self, scale: float = 1.0, window: int = 0, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Make a call of every case in a process of its own."""
@@ -54,26 +70,32 @@ class Standin:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
-    def shimmed(self, segments: Path, *options: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def shimmed(self, segments: Path, *options: str, window: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
         """Make the calls under the shim; return what they gave, and what `native status` says of the process."""
         segments.mkdir()
         asked = ("--target", "vllm", "--root", self.tree, "--python", python_of(VLLM_063), *options)
         said = patchkit("native", "env", *asked, seconds=600, PATCHKIT_NATIVE=str(self.cache), LD_PRELOAD="")
         assert said.status == 0, said.said
         variables = dict(shlex.split(line)[1].split("=", 1) for line in said.out.splitlines())
-        answer = self.call(variables={**variables, "PATCHKIT_SHIM_DIRECTORY": str(segments)})
+        answer = self.call(window=window, variables={**variables, "PATCHKIT_SHIM_DIRECTORY": str(segments)})
         report = patchkit("native", "status", "--json", PATCHKIT_SHIM_DIRECTORY=str(segments)).report
         [process] = report["processes"]
         return answer, process
 
 
-@pytest.fixture(scope="module")
-def standin(tmp_path_factory: pytest.TempPathFactory) -> Standin:
+@pytest.fixture(scope="module", params=RELEASES, ids=["fa2", "fa3"])
+def standin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Standin:
     directory = tmp_path_factory.mktemp("flash")
-    made = Standin(tree=directory / "tree", replacement=directory / "libother.so", cache=directory / "native")
+    release: Release = request.param
+    made = Standin(
+        release=release,
+        tree=directory / "tree",
+        replacement=directory / "libother.so",
+        cache=directory / "native",
+    )
     made.library.parent.mkdir(parents=True)
     (made.tree / "vllm" / "__init__.py").touch()
-    write_dist_info(made.tree, "vllm", "0.26.0")
+    write_dist_info(made.tree, "vllm", release.version)
     site = subprocess.run(
         [python_of(VLLM_063), "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"],
         capture_output=True,
@@ -84,7 +106,7 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Standin:
     headers = [f"-I{torch / 'include'}", f"-I{torch / 'include/torch/csrc/api/include'}"]
     shared = ["g++", "-O0", "-fPIC", "-shared", "-Wl,--build-id=sha1"]
     linked = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-lc10"]
-    source = HERE / "inside" / "flash_standin.cpp"
+    source = HERE / "inside" / release.source
     subprocess.run([*shared, "-std=c++20", *headers, source, "-o", made.library, *linked], check=True, timeout=900)
     include = f"-I{CHECKOUT / 'native' / 'include'}"
     subprocess.run([*shared, include, PROGRAMS / "replacement.cpp", "-o", made.replacement], check=True, timeout=120)
@@ -96,14 +118,15 @@ def plain(standin: Standin) -> dict[str, Any]:
     return standin.call()
 
 
-@pytest.mark.parametrize(("mode", "counted", "traced"), [("off", 0, 0), ("count", CASES, 0), ("trace", CASES, CASES)])
+@pytest.mark.parametrize(("mode", "counted", "traced"), [("off", 0, 0), ("count", 1, 0), ("trace", 1, 1)])
 def test_what_changes_no_argument_changes_no_bit(
     standin: Standin, plain: dict[str, Any], tmp_path: Path, mode: str, counted: int, traced: int
 ) -> None:
     answer, process = standin.shimmed(tmp_path / "segments", "--mode", mode)
     assert answer["digest"] == plain["digest"]
-    assert [one["calls"] for one in process["entry_points"]] == [counted]
-    assert process["records"] == {"written": traced, "unrecorded": 0}
+    calls = standin.release.calls
+    assert sorted(one["calls"] for one in process["entry_points"]) == [counted * made for made in calls]
+    assert process["records"] == {"written": traced * sum(calls), "unrecorded": 0}
 
 
 @pytest.mark.parametrize(
@@ -121,14 +144,14 @@ def test_a_transform_is_a_call_with_that_argument(
     segment.close()
 
 
-@pytest.mark.parametrize(("every", "replaced", "compared"), [(0, CASES, 0), (1, 0, CASES), (2, 1, 2)])
-def test_another_kernel_gives_the_same(
-    standin: Standin, plain: dict[str, Any], tmp_path: Path, every: int, replaced: int, compared: int
-) -> None:
+@pytest.mark.parametrize(("every", "window"), [(0, 0), (1, 0), (2, 0), (0, 48)])
+def test_another_kernel_gives_the_same(standin: Standin, tmp_path: Path, every: int, window: int) -> None:
     other = ("--mode", "replace", "--set", f"every={every}", "--replace", str(standin.replacement))
-    answer, process = standin.shimmed(tmp_path / "segments", *other)
-    assert process["replace"] == {"replaced": replaced, "compared": compared, "differed": 0}
-    for ours, theirs in zip(answer["samples"], plain["samples"], strict=True):
+    answer, process = standin.shimmed(tmp_path / "segments", *other, window=window)
+    calls = standin.release.calls
+    compared = sum(len(range(0, made, every)) for made in calls) if every else 0
+    assert process["replace"] == {"replaced": sum(calls) - compared, "compared": compared, "differed": 0}
+    for ours, theirs in zip(answer["samples"], standin.call(window=window)["samples"], strict=True):
         assert ours == pytest.approx(theirs, abs=1e-4)
 
 
@@ -137,5 +160,6 @@ def test_at_a_difference_the_real_function_goes_on_alone(
 ) -> None:
     strict = ("--mode", "replace", "--set", "every=1", "--set", "tolerance=0", "--replace", str(standin.replacement))
     answer, process = standin.shimmed(tmp_path / "segments", *strict)
-    assert process["replace"] == {"replaced": 0, "compared": 1, "differed": 1}
+    entry_points = len(standin.release.calls)
+    assert process["replace"] == {"replaced": 0, "compared": entry_points, "differed": entry_points}
     assert answer["digest"] == plain["digest"]

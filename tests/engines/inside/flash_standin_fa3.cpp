@@ -1,6 +1,7 @@
-// A library with the entry point of FlashAttention 3 of vllm 0.26.0, computed by torch's own operators on the CPU: what
-// the shim's hook sees of it is what it sees of the real one.
-#include <ATen/ATen.h>
+// A library with the entry point of FlashAttention 3 of vllm 0.26.0, computed on the CPU: what the shim's hook sees of
+// it is what it sees of the real one.
+#include "flash_standin.hpp"
+
 #include <torch/library.h>
 
 #include <optional>
@@ -9,49 +10,17 @@
 using Maybe = std::optional<const at::Tensor>;
 using Given = std::optional<at::Tensor>;
 
-namespace
-{
-
-int64_t number(const at::Tensor &tensor, int64_t place) { return tensor.select(0, place).item<int64_t>(); }
-
-// The keys or values of a sequence: [head, token, dim], each head as often as queries share it.
-at::Tensor of_sequence(const at::Tensor &cache, const Maybe &pages, const Maybe &starts, int64_t sequence,
-                       int64_t length, int64_t heads)
-{
-    int64_t first = starts.has_value() ? number(*starts, sequence) : 0;
-    at::Tensor rows = cache;
-    if (pages.has_value())
-        rows = cache.index_select(0, pages->select(0, sequence)).flatten(0, 1);
-    return rows.narrow(0, first, length).transpose(0, 1).repeat_interleave(heads / rows.size(1), 0).to(at::kFloat);
-}
-
-} // namespace
-
 // Packed sequences only, as that build of the release.
 std::vector<at::Tensor> mha_fwd(at::Tensor &q, const at::Tensor &k, const at::Tensor &v, Maybe &, Maybe &, Maybe &,
                                 Given &out, Maybe &q_starts, Maybe &k_starts, Maybe &, Maybe &, Maybe &seqused_k,
                                 std::optional<int>, std::optional<int>, Maybe &page_table, Maybe &, Maybe &, Maybe &,
-                                Maybe &, Maybe &, Given &, Given &, Given &, float scale, bool is_causal, int left, int,
-                                float, bool, Given &, int, std::optional<bool>, int, Maybe &, int, int, Maybe &)
+                                Maybe &, Maybe &, Given &, Given &, Given &, float scale, bool is_causal, int left,
+                                int right, float, bool, Given &, int, std::optional<bool>, int, Maybe &, int, int,
+                                Maybe &)
 {
     TORCH_CHECK(q_starts.has_value() && out.has_value(), "only varlen");
-    int64_t heads = q.size(-2);
-    at::Tensor lse = at::empty({heads, q.size(0)}, q.options().dtype(at::kFloat));
-    for (int64_t i = 0; i + 1 < q_starts->size(0); i++) {
-        int64_t first = number(*q_starts, i), queries = number(*q_starts, i + 1) - first;
-        int64_t keys = seqused_k.has_value() ? number(*seqused_k, i) : number(*k_starts, i + 1) - number(*k_starts, i);
-        at::Tensor rows = q.narrow(0, first, queries).transpose(0, 1).to(at::kFloat);
-        at::Tensor seen = of_sequence(k, page_table, k_starts, i, keys, heads);
-        at::Tensor scores = at::matmul(rows, seen.transpose(1, 2)) * scale;
-        at::Tensor ahead = at::arange(keys).unsqueeze(0) - (at::arange(queries) + (keys - queries)).unsqueeze(1);
-        if (is_causal)
-            scores.masked_fill_(ahead > 0, -INFINITY);
-        if (left >= 0)
-            scores.masked_fill_(ahead < -left, -INFINITY);
-        at::Tensor weighted = at::matmul(scores.softmax(-1), of_sequence(v, page_table, k_starts, i, keys, heads));
-        out->narrow(0, first, queries).copy_(weighted.transpose(0, 1));
-        lse.narrow(1, first, queries).copy_(scores.logsumexp(-1));
-    }
+    Sequences where{pointer(q_starts), pointer(k_starts), pointer(seqused_k), pointer(page_table)};
+    at::Tensor lse = attend_packed(q, k, v, *out, where, {scale, is_causal, left, right});
     return {*out, lse, {}, {}};
 }
 
