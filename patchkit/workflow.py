@@ -170,9 +170,10 @@ def _put(situation: Situation, asked: Asked, state: StateDirectory) -> Compositi
     """Compose the stack. Where a configuration changes, or stays in a stack that does, files are made from pristine."""
     before = situation.receipt.resolved if situation.receipt is not None else ()
     after = asked.settled.generated.resolved if asked.settled is not None else before
-    composition = put_layers(situation, asked.layers, KeptPatches(state.patches).read, afresh=bool(before or after))
+    stored = KeptPatches(state.patches).read
+    composition = put_layers(situation, asked.layers, stored, afresh=bool(before or after))
     if before != after and composition.kept:
-        whole = take_layers(situation, frozenset(), KeptPatches(state.patches).read)
+        whole = take_layers(situation, frozenset(), stored)
         return replace(whole, layers=(*whole.layers, *composition.layers), changed=True)
     return composition
 
