@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from patchkit.diff.model import FilePatch, Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.errors import RefusedError, TreeChangedError
-from patchkit.moving import move_hunk
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
@@ -181,6 +180,8 @@ def _as_placed(patch: Patch, applied: AppliedPatch) -> Patch:
 def _file_as_placed(file: FilePatch, lines: tuple[int, ...]) -> FilePatch:
     if len(lines) != len(file.hunks):
         return file
+    from patchkit.moving import move_hunk
+
     hunks = tuple(
         move_hunk(hunk, line - hunk.old_start if line else 0) for hunk, line in zip(file.hunks, lines, strict=True)
     )

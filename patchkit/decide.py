@@ -15,7 +15,6 @@ from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Placement, Proof, Verdict
 from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
-from patchkit.moving import move_with_lines, surrounded_as_before
 from patchkit.overlay import Overlay
 from patchkit.record import dataclass, replace
 from patchkit.tree import Kind, TreeEntry
@@ -176,6 +175,7 @@ def _new_content(
     evidence = _evidence(file, path, entry, ground)
     if ground.moved and evidence.base is not None:
         from patchkit.diff.compare import compare_lines
+        from patchkit.moving import move_with_lines, surrounded_as_before
 
         base_lines = split_lines(evidence.base)
         moved = move_with_lines(file, compare_lines(base_lines, lines))

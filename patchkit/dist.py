@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -20,6 +20,8 @@ _QUOTED_FIELD = compile_lazily(rb'"(?:[^"]|"")*"')
 _SIZE_FIELD = compile_lazily(r"[0-9]{1,19}")
 _MUST_QUOTE = compile_lazily(rb'[,"\r\n]')
 _OWN_ROW = b".dist-info/RECORD"
+# base64 with the two letters that names of files may hold.
+_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), str.maketrans("-_", "+/")
 _ODD = b'".'  # what a path begins with that is quoted, or has `./` before it
 
 
@@ -72,7 +74,7 @@ def recorded_sha256(record: bytes, path: PurePosixPath | str) -> str | None:
     if algorithm != "sha256":
         return None
     try:
-        decoded = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+        decoded = binascii.a2b_base64(encoded.translate(_FROM_URL) + "=" * (-len(encoded) % 4))
     except ValueError:
         return None
     return decoded.hex() if len(decoded) == hashlib.sha256().digest_size else None
@@ -139,7 +141,7 @@ def _changed_row(row: bytes, path: bytes, wanted: Mapping[bytes, bytes | None]) 
 
 
 def _render_row(quoted: bytes, content: bytes, end: bytes) -> bytes:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+    digest = binascii.b2a_base64(hashlib.sha256(content).digest(), newline=False).translate(_TO_URL).rstrip(b"=")
     return b"%b,sha256=%b,%d%b" % (quoted, digest, len(content), end)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import resource
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
@@ -88,7 +87,7 @@ class _Stager:
         self.refusals: list[str] = []
         self.unsynced: list[int] = []
         self.count = 0
-        self.room = min(_MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3)
+        self.room = min(_MOST_OPEN, os.sysconf("SC_OPEN_MAX") // 3)
         stored = keeping.stored
         self.kept = frozenset(file.path for file in (stored.files if stored else ()) if file.pristine is not None)
         self.born = ourselves(self._directory("stage"))

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from patchkit.diff.image import Sides, hunk_sides
 from patchkit.diff.model import Hunk, Placement, Proof, Verdict
+from patchkit.record import dataclass
 
-if TYPE_CHECKING:
-    from patchkit.diff.judge import Agreement
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Agreement:
+    """What comparing two scopes came to: `agrees` is None when there was nothing to compare.
+
+    `doubt` says why it is None though the base was compared: nobody can tell which of several twins is meant.
+    """
+
+    agrees: bool | None
+    before: str | None
+    after: str | None
+    proof: Proof
+    doubt: str = ""
+
+
+UNKNOWN = Agreement(agrees=None, before=None, after=None, proof=Proof.NONE)
 
 
 class Aim(NamedTuple):

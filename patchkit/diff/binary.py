@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from patchkit.diff.model import BinaryHunk, BinaryKind, BinaryPatch
+from patchkit.diff.model import MAX_BINARY, BinaryHunk, BinaryKind, BinaryPatch
 from patchkit.diff.text import PatchText
 from patchkit.errors import RefusedError
 from patchkit.pattern import compile_lazily
 
-MAX_BINARY = 128 << 20
-"""The most bytes that one patch's binary hunks may inflate to, and that one delta may make."""
-MARKER = b"GIT binary patch"
 _START = compile_lazily(rb"(literal|delta) (\d{1,19})\r?$")
 _SHORTEST = 6  # a length byte and one group of five
 _COPY_DEFAULT = 0x10000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from patchkit.diff.binary import MARKER
-from patchkit.diff.model import Change
+from patchkit.diff.model import BINARY_MARKER, Change
 from patchkit.diff.names import (
     NameLine,
     decode_name,
@@ -154,7 +153,7 @@ def _collect(text: PatchText, index: int) -> tuple[_Fields, int]:
 
 def _binary_follows(text: PatchText, index: int) -> bool:
     line = text.lines[index] if index < text.end else b""
-    return line.removesuffix(b"\r") == MARKER or BINARY_DIFFERS.match(line) is not None
+    return line.removesuffix(b"\r") == BINARY_MARKER or BINARY_DIFFERS.match(line) is not None
 
 
 def _change_by_word(text: PatchText, fields: _Fields) -> Change:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from patchkit.diff.aim import UNKNOWN, Agreement
 from patchkit.diff.image import Image, split_lines
 from patchkit.diff.model import Proof
 from patchkit.diff.scope import Headings, Scopes, c_rule, default_rule, is_heading, python_scopes
 from patchkit.diff.twins import compare_definitions, describe_difference, describe_doubt
 from patchkit.pattern import compile_lazily
-from patchkit.record import dataclass
 
 if TYPE_CHECKING:
     from patchkit.diff.image import Sides
@@ -19,23 +19,6 @@ if TYPE_CHECKING:
 _C_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".cu", ".cuh", ".inl")
 _DEFINITION = compile_lazily(rb"(?:async[ \t]+)?(class|def)[ \t]+([^\W\d][^\W]*)")
 _GNU_CUT = 38  # `diff -p` cuts a heading to 40 bytes, git to 80
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Agreement:
-    """What comparing two scopes came to: `agrees` is None when there was nothing to compare.
-
-    `doubt` says why it is None though the base was compared: nobody can tell which of several twins is meant.
-    """
-
-    agrees: bool | None
-    before: str | None
-    after: str | None
-    proof: Proof
-    doubt: str = ""
-
-
-UNKNOWN = Agreement(agrees=None, before=None, after=None, proof=Proof.NONE)
 
 
 class Judge:

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from patchkit.diff.aim import conflict_of, list_lines, moved_to, place_at, present_at, read_aims, span_of
+from patchkit.diff.aim import (
+    UNKNOWN,
+    Agreement,
+    conflict_of,
+    list_lines,
+    moved_to,
+    place_at,
+    present_at,
+    read_aims,
+    span_of,
+)
 from patchkit.diff.image import Image, Sides, hunk_sides, split_lines, without_carriage_returns
-from patchkit.diff.judge import UNKNOWN, Agreement, Judge
 from patchkit.diff.model import Placement, Proof, Verdict
 from patchkit.diff.overlap import Spans
 from patchkit.record import dataclass
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from patchkit.diff.aim import Aim
+    from patchkit.diff.judge import Judge
     from patchkit.diff.model import FilePatch, Hunk
 
 __all__ = ["Evidence", "accepted", "place_hunks", "split_lines"]
@@ -110,15 +120,24 @@ class _Placing:
         self._evidence = evidence
         base = evidence.base
         self._proven = evidence.proven or (base is not None and base == b"".join(self._image.lines))
-        self._judge = Judge(
-            name=file.new_name or file.old_name or "",
-            image=self._image,
-            base=None if self._proven else base,
-            python=evidence.python,
-        )
+        self._name = file.new_name or file.old_name or ""
+        self._judge: Judge | None = None
         self._base_says_nothing = self._proven or base is None or not evidence.python
         self._aims = read_aims(hunks)
         self._doubtful: dict[int, list[tuple[int, Agreement]]] = {}
+
+    def _judged(self) -> Judge:
+        """Return the judge of this file; most hunks fit where they say and never ask for it."""
+        if self._judge is None:
+            from patchkit.diff.judge import Judge
+
+            self._judge = Judge(
+                name=self._name,
+                image=self._image,
+                base=None if self._proven else self._evidence.base,
+                python=self._evidence.python,
+            )
+        return self._judge
 
     def place_all(self) -> tuple[Placement, ...]:
         placements = [self._place_exactly(aim) for aim in self._aims]
@@ -151,7 +170,9 @@ class _Placing:
             return conflict_of(
                 aim, f"line {line} reads as before and as after the change (repeated lines): needs --base"
             )
-        agreement = UNKNOWN if self._base_says_nothing else self._judge.compare_with_base(aim.hunk, sides, aim.stated)
+        agreement = (
+            UNKNOWN if self._base_says_nothing else self._judged().compare_with_base(aim.hunk, sides, aim.stated)
+        )
         if agreement.agrees is False:
             return moved_to(aim, aim.stated, agreement)
         proof = Proof.LOCK if self._proven else Proof.LINE if agreement.agrees is None else Proof.SCOPE
@@ -221,7 +242,7 @@ class _Placing:
         from patchkit.diff.presence import only_removes, refuse_removal, shows_removal
 
         removes = bool(present) and only_removes(aim.hunk)
-        if shows_removal(aim, present, self._image, self._judge) if removes else len(present) == 1:
+        if shows_removal(aim, present, self._image, self._judged()) if removes else len(present) == 1:
             return present_at(aim, *present[0])
         if here:
             return moved_to(aim, *min(here, key=lambda place: abs(place[0] - aim.stated)))
@@ -239,7 +260,7 @@ class _Placing:
 
     def _judge_place(self, aim: Aim, index: int) -> Agreement:
         """Compare scopes; a section heading contradicts neither the stated line nor for one that is in doubt itself."""
-        agreement = self._judge.compare(aim.hunk, aim.sides, index)
+        agreement = self._judged().compare(aim.hunk, aim.sides, index)
         heading_alone = agreement.proof is Proof.HEADING and (index == aim.stated or not aim.firm)
         return UNKNOWN if heading_alone else agreement
 
@@ -270,7 +291,7 @@ class _Placing:
         places, complete = self._image.places(sides.new, at_start=aim.hunk.new_start <= 1, at_end=aim.at_end)
         if stated in places or (not complete and self._image.fits(sides.new, stated)):
             places = [stated]
-        judged = [(index, self._judge.compare_standing(aim.hunk, sides, index)) for index in places]
+        judged = [(index, self._judged().compare_standing(aim.hunk, sides, index)) for index in places]
         return [place for place in judged if place[1].agrees is not False]
 
 

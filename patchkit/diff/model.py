@@ -8,6 +8,9 @@ from patchkit.record import dataclass
 
 NO_NEWLINE = b"\\"
 """First byte of the marker line `\\ No newline at end of file`."""
+BINARY_MARKER = b"GIT binary patch"
+MAX_BINARY = 128 << 20
+"""The most bytes that one patch's binary hunks may inflate to, and that one delta may make."""
 
 
 class Change(enum.Enum):

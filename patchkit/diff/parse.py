@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from patchkit.diff.binary import MARKER, MAX_BINARY, read_binary
 from patchkit.diff.header import (
     BINARY_DIFFERS,
     DIFF_GIT,
@@ -17,7 +16,7 @@ from patchkit.diff.header import (
     read_git_header,
     read_traditional_header,
 )
-from patchkit.diff.model import NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk, Patch
+from patchkit.diff.model import BINARY_MARKER, MAX_BINARY, NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk, Patch
 from patchkit.diff.text import PatchText, read_text
 from patchkit.errors import PatchFormatError
 from patchkit.pattern import compile_lazily
@@ -159,7 +158,9 @@ def _file_patch(header: Header, hunks: list[Hunk], binary: BinaryPatch | None, h
 def _read_binary(reader: _Reader, index: int) -> tuple[BinaryPatch | None, int]:
     text = reader.text
     line = text.lines[index] if index < text.end else b""
-    if line.removesuffix(b"\r") == MARKER:
+    if line.removesuffix(b"\r") == BINARY_MARKER:
+        from patchkit.diff.binary import read_binary
+
         binary, index = read_binary(text, index, room=reader.binary_room)
         reader.binary_room -= sum(len(side.payload) for side in (binary.forward, binary.reverse) if side is not None)
         return binary, index

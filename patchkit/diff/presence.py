@@ -23,9 +23,9 @@ from patchkit.diff.model import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from patchkit.diff.aim import Aim
+    from patchkit.diff.aim import Agreement, Aim
     from patchkit.diff.image import Image
-    from patchkit.diff.judge import Agreement, Judge
+    from patchkit.diff.judge import Judge
     from patchkit.diff.model import Hunk, Placement
 
     Places = Sequence[tuple[int, Agreement]]

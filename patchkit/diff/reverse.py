@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from patchkit.diff.binary import MARKER
 from patchkit.diff.header import BINARY_DIFFERS, DIFF_GIT
-from patchkit.diff.model import BinaryPatch, Change, FilePatch, Hunk, Patch
+from patchkit.diff.model import BINARY_MARKER, BinaryPatch, Change, FilePatch, Hunk, Patch
 from patchkit.diff.names import split_binary_names, split_git_names
 from patchkit.pattern import compile_lazily
 from patchkit.record import replace
@@ -114,7 +113,7 @@ def _swap(lines: list[bytes], start: int, old: bytes, new: bytes) -> None:
 
 def _reverse_binary(lines: list[bytes], start: int) -> list[bytes]:
     """Exchange the two blocks of a binary patch, each of which ends with an empty line."""
-    marker = next((at for at in range(start, len(lines)) if lines[at].removesuffix(b"\r") == MARKER), None)
+    marker = next((at for at in range(start, len(lines)) if lines[at].removesuffix(b"\r") == BINARY_MARKER), None)
     if marker is None:
         return lines
     ends = [at for at in range(marker, len(lines)) if lines[at] in (b"", b"\r")]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-_MAIN = f"import sys; sys.path[0] = {str(CHECKOUT)!r}; from patchkit.cli.main import main; sys.exit(main())"
+_MAIN = f"import sys; sys.path[0] = {str(CHECKOUT)!r}; from patchkit.cli.start import main; sys.exit(main())"
 PATCHKIT = [sys.executable, "-c", _MAIN]
 """Starts the command of this checkout from any directory, whatever modules lie there."""
 

@@ -148,7 +148,7 @@ def test_interrupted_by_the_keyboard_the_tree_is_whole(act: str, at: int, root: 
 @contextmanager
 def stopped(act: str, root: Path, patch: Path, *, at: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command until its n-th fsync; what the block does happens while it stands still. Then let it end."""
-    main = f"import sys; sys.path[0] = {str(CHECKOUT)!r}; from patchkit.cli.main import main; main()"
+    main = f"import sys; sys.path[0] = {str(CHECKOUT)!r}; from patchkit.cli.start import main; main()"
     arguments = [act, "--root", str(root), *(["--patch", str(patch)] if act == "apply" else [])]
     command = [sys.executable, "-c", _STOPPING.format(count=at) + main, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
