@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from importlib import import_module
@@ -93,7 +92,6 @@ def patchkit() -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit status."""
-    gc.disable()  # records hold no cycles, a command is short: looking for some costs a tenth of a long series
     fill_gaps()
     leave(run(sys.argv[1:]))
 
