@@ -11,7 +11,7 @@ from patchkit.guarding import without_barred
 from patchkit.plan import Situation
 from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
-from patchkit.series import Series, find_series
+from patchkit.series import BELOW_NAME, Series, find_series
 from patchkit.stack import TAKEN_OUT, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.toggles import Settled, kept_assignments, settle
@@ -55,6 +55,9 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
     terms = replace(request.terms, configuration=merged if resolved is None else resolved)
     names = TreeNames(situation.entries, situation.pristine)
     layers = [_layer_of(directory, series, origin, situation, terms, names) for directory, series, origin in found]
+    layers = [
+        _stood_on(layer, series, found, situation, terms) for layer, (_, series, _) in zip(layers, found, strict=True)
+    ]
     layers = [_without_taken(layer, situation) for layer in layers] if request.taken_stays else layers
     _check_labels(layers)
     if settled is None:
@@ -125,6 +128,29 @@ def _layer_of(
             hint="widen Applies-To in the patches and make the lock anew, when they hold for this release",
         )
     return layer
+
+
+def _stood_on(
+    layer: WantedLayer,
+    series: Series,
+    found: list[tuple[Path, Series, Origin]],
+    situation: Situation,
+    terms: Terms,
+) -> WantedLayer:
+    """Give a series that stands on the shipped one its base; refused where that one is not there nor asked for."""
+    if not series.on_shipped:
+        return layer
+    shipped = next((one for _, one, origin in found if origin is Origin.SHIPPED), None)
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    if shipped is None and not any(one.origin is Origin.SHIPPED for one in there):
+        raise RefusedError(
+            f"{series.directory}: stands on the shipped series, which is not in the tree and not asked for",
+            why=f"its file `{BELOW_NAME}` says so",
+            hint="apply both: leave out --no-shipped, and give a diff (--patch) in a second command",
+        )
+    from patchkit.below import stand_on_lower
+
+    return stand_on_lower(layer, series, situation, terms, shipped)
 
 
 def _without_taken(layer: WantedLayer, situation: Situation) -> WantedLayer:

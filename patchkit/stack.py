@@ -7,6 +7,7 @@ from collections.abc import Callable
 from patchkit.decide import Finding, Ground, decide_file
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Change, FilePatch, Hunk, Patch, Placement, Proof, Verdict
+from patchkit.errors import UnsafePathError
 from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
@@ -144,9 +145,7 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
     for file in layer.artifact.files:
         if file.path in unproven:
             continue
-        entry = overlay.lookup(file.path)
-        made = None if entry is None else entry.state.sha256
-        if made == file.patched:
+        if _sha256_at(overlay, file.path) == file.patched:
             good.add(file.path)
         else:
             problems.append(
@@ -166,8 +165,9 @@ def _render_layer(
     layer: WantedLayer, overlay: Overlay, pristine: Entries, below: frozenset[str], watch: Watch | None
 ) -> tuple[list[Decision], set[str]]:
     """Decide the layer's patches in order; also return the paths about which its lock can say nothing."""
-    base = _layer_base(layer, pristine, below)
-    unproven: set[str] = set(below)
+    otherwise = _otherwise(layer, overlay, below)
+    base = _layer_base(layer, pristine, otherwise)
+    unproven: set[str] = set(otherwise)
     proven = _prover(layer, unproven)
     decisions = []
     for wanted in layer.patches:
@@ -183,6 +183,23 @@ def _render_layer(
         if base is not None and _is_in_base(layer, wanted):
             _advance_base(layer, wanted, base)
     return decisions, unproven
+
+
+def _otherwise(layer: WantedLayer, overlay: Overlay, below: frozenset[str]) -> frozenset[str]:
+    """Return the paths that are not as the layer's lock has them, because lower layers change them or should have."""
+    if layer.artifact is None or not (below or layer.artifact.below):
+        return below
+    ground = layer.artifact.ground
+    lower = below.union(path for path, _ in layer.artifact.below.files) if layer.artifact.below else below
+    return frozenset(path for path in lower if path not in ground or _sha256_at(overlay, path) != ground[path])
+
+
+def _sha256_at(overlay: Overlay, path: str) -> str | None:
+    try:
+        entry = overlay.lookup(path)
+    except UnsafePathError:  # a lower layer put a link in the way: nothing that a lock names is there
+        return ""
+    return None if entry is None else entry.state.sha256
 
 
 def _is_in_base(layer: WantedLayer, wanted: WantedPatch) -> bool:

@@ -18,7 +18,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("output", "process", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
     ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive"),
-    ("trailers", "series", "lock", "audit"),
+    ("trailers", "confined", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     (
         "strip",
@@ -26,6 +26,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "moving",
         "decide",
         "wanted",
+        "cut",
+        "below",
         "stack",
         "travelling",
         "generated",
