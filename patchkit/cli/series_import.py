@@ -128,7 +128,7 @@ def _show_outside(outside: tuple[str, ...], output: Output, *, left_out: bool) -
 
 
 def _names(file: Path, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:
-    patch = parse_patch(read_patch(file)[1], source=str(file))
+    patch = parse_patch(read_patch(file, output.progress)[1], source=str(file))
     if ground is None:
         if strip is not None:
             raise UsageError("--strip needs a tree", why="names are taken as they are", hint="give --target or --root")

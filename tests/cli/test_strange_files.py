@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -103,6 +104,36 @@ def test_patch_comes_from_a_process_substitution(root: Path, patch: Path) -> Non
     command = ["bash", "-c", '"$@" --patch <(cat "$0")', str(patch), *PATCHKIT, "apply", "--root", str(root)]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("option", "name"), [("--patch", "fifo"), ("--config", "fifo"), ("--patch", "-")])
+def test_pipe_that_nobody_writes_is_named_and_left_by_interrupting(
+    option: str, name: str, root: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    read, write = os.pipe()
+    command = [*PATCHKIT, "plan", "--root", str(root), option, name]
+    child = subprocess.Popen(command, cwd=tmp_path, stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    told = child.stderr.readline().decode()
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    os.close(read)
+    os.close(write)
+    assert told == f"waiting for {'stdin' if name == '-' else name} to be written and closed; Ctrl-C gives up\n"
+    assert (child.returncode, out, err) == (130, b"", b"\ninterrupted\n")
+
+
+def test_patch_comes_through_a_fifo_that_is_written_late(root: Path, tmp_path: Path, patch: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    command = [*PATCHKIT, "apply", "--root", str(root), "--patch", "fifo"]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    assert child.stderr.readline().startswith(b"waiting for fifo")
+    (tmp_path / "fifo").write_bytes(patch.read_bytes())
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (0, b"")
+    assert b"applied: 2 files" in out
 
 
 def test_patch_is_read_up_to_the_cap_and_no_further(
