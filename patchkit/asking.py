@@ -40,10 +40,14 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """The layers that a request means, and the configuration that it resolves to; None for series without Kconfig."""
+    """The layers that a request means, and the configuration that it resolves to; None for series without Kconfig.
+
+    `found` are the series that were read for it.
+    """
 
     layers: list[WantedLayer]
     settled: Settled | None
+    found: list[tuple[Path, Series, Origin]]
 
 
 def wanted_layers(situation: Situation, request: Request) -> Asked:
@@ -73,7 +77,7 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
         if layer.patches[0].paths not in known:  # with another --strip it may mean other files
             known.append(layer.patches[0].paths)
             layers.append(layer)
-    return Asked(layers=layers, settled=settled)
+    return Asked(layers=layers, settled=settled, found=found)
 
 
 def _settle(situation: Situation, terms: Terms, found: list[tuple[Path, Series, Origin]]) -> Settled | None:

@@ -45,6 +45,10 @@ def plan_request(session: Session, request: Request) -> Plan:
     asked = wanted_layers(situation, request)
     composition = _put(situation, asked, session.state)
     plan = _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
+    if plan.refused:
+        from patchkit.advice import advise
+
+        plan = replace(plan, warnings=(*plan.warnings, *advise(plan, asked, request, situation)))
     if replaced and (plan.edits or plan.layers):
         return replace(plan, warnings=(_forgotten(session), *plan.warnings))
     return plan

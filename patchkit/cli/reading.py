@@ -96,4 +96,5 @@ def _read_at_most(largest: int, descriptor: int, name: str) -> bytes:
 
 
 def _unreadable(name: str, error: OSError | ValueError) -> UsageError:
-    return UsageError(f"{name}: cannot be read", why=getattr(error, "strerror", None) or str(error))
+    why = getattr(error, "strerror", None) or str(error)
+    return UsageError(f"{name}: cannot be read", why=why, hint="check the path and its rights; - reads stdin")

@@ -329,3 +329,40 @@ def test_lock_with_a_damaged_section_below_says_where(own: Path, capsys: pytest.
         lock.write_text(json.dumps(document))
         _run("series", "show", own, status=1)
         assert "is malformed" in capsys.readouterr().err
+
+
+def test_refusal_of_a_series_that_was_cut_without_the_shipped_one_says_how_to_go_on(
+    shipped: Path, root: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shipped.is_dir()
+    Path("three.diff").write_text(DIFF.replace("+RATE = 2", "+RATE = 3"))
+    _run("series", "import", "three.diff", "--patches", "free", "--artifact", wheel)
+    _run("series", "lock", "--patches", "free", "--artifact", wheel)
+    _run("apply", "--root", root)
+    for act in ("plan", "apply"):
+        capsys.readouterr()
+        _run(act, "--root", root, "--patches", "free", status=1)
+        assert (
+            "warning: 0001-three.patch is cut on the release, and vllm/0.6.3 below it changes vllm/engine.py"
+            in capsys.readouterr().err
+        )
+    Path("free/vllm/0.6.3/below").write_text("shipped\n")
+    _run("series", "lint", "free", "--artifact", wheel, status=1)
+    where = ("0001-three.patch", "--patches", "free", "--work", "anew")
+    _run("series", "edit", *where, "--bare", "--artifact", wheel)
+    text = Path("anew/vllm/engine.py").read_text()
+    Path("anew/vllm/engine.py").write_text(text.replace("RATE = 2\n", "RATE = 3\n"))
+    _run("series", "refresh", *where)
+    _run("series", "lock", "--patches", "free", "--artifact", wheel)
+    _run("apply", "--root", root, "--patches", "free")
+    assert _engine(root) == MODULE.replace(b"RATE = 1\n", b"RATE = 3\n")
+
+
+def test_wrong_strip_level_is_answered_with_the_one_that_fits(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.diff").write_text(DIFF)
+    asked = ("plan", "--root", root, "--patch", "one.diff", "--strip", "0")
+    _run(*asked, status=1)
+    assert "warning: one.diff: without --strip 0 its files are found with -p1" in capsys.readouterr().err
+    Path("one.diff").write_text(DIFF.replace("vllm/engine.py", "other/thing.py"))
+    _run(*asked, status=1)
+    assert "without --strip" not in capsys.readouterr().err
