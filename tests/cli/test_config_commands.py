@@ -579,3 +579,25 @@ def test_plan_says_what_apply_does_where_no_file_changes(
     assert patchkit("apply", *asked).out.splitlines()[-1] == "applied: no file, only the state in .patchkit changed"
     assert patchkit("plan", *asked).out.endswith("nothing to do\n")
     assert patchkit("apply", *asked).out.endswith("nothing to do\n")
+
+
+@pytest.mark.parametrize("after", ["apply", "config set"])
+def test_symbols_of_a_layer_that_was_taken_out_stand_until_the_next_apply(
+    after: str, patchkit: Patchkit, site: Path, own: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(own, other)
+    (other / "vllm/0.6.3/series").write_text("0001-scale.patch\n")
+    patch = other / "vllm/0.6.3/0001-scale.patch"
+    patch.write_bytes(header("own", Config="OWN") + changed("vllm/later.py", "line 1\n", "one\n"))
+    (other / "vllm/Kconfig").write_text('config OWN\n\tbool "Own"\n')
+    here, series = ("--root", str(site), "--no-shipped"), ("--patches", str(other))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_OWN=y")
+    assert patchkit("apply", *here, "--patches", own, *series, "--unlocked", *settings).status == 0
+    assert patchkit("revert", "--root", site, "--layer", "1").status == 0
+    shown = [site / "vllm/_patchkit/autoconf.py", site / ".patchkit/vllm/.config"]
+    assert all("CONFIG_SCALE" in path.read_text() for path in shown)
+    assert "own/vllm/0.6.3, which has it, was taken out" in patchkit("status", "--root", site).out
+    command = ("apply", "--unlocked") if after == "apply" else ("config", "set", "CONFIG_OWN=n")
+    assert patchkit(*command, *here, *series).status == 0
+    assert not any("CONFIG_SCALE" in path.read_text() for path in shown)
