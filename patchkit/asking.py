@@ -154,7 +154,7 @@ def _stood_on(
         )
     from patchkit.below import stand_on_lower
 
-    return stand_on_lower(layer, series, situation, terms, shipped)
+    return replace(stand_on_lower(layer, series, situation, terms, shipped), on_shipped=True)
 
 
 def _without_taken(layer: WantedLayer, situation: Situation) -> WantedLayer:

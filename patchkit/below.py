@@ -17,7 +17,7 @@ from patchkit.plan import Situation
 from patchkit.record import dataclass, replace
 from patchkit.resources import patches_directory
 from patchkit.series import BELOW_NAME, Series, find_series
-from patchkit.stack import WantedLayer
+from patchkit.stack import WantedLayer, render_stack
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, TreeEntry
 from patchkit.wanted import Terms, package_parent, section_for
@@ -88,6 +88,38 @@ def released_lower(series: Series, tree: TargetTree, release: Entries) -> Lower 
         situation = Situation(tree=tree, entries=release, receipt=None, pristine=release)
         section_for(shipped, situation, Terms())
     return render_lower(series, tree, release, shipped)
+
+
+def shipped_for(series: Series, tree: TargetTree, release: Entries) -> Series | None:
+    """Return the shipped series that `apply` puts below a user's one on a release; None where it puts none there."""
+    shipped = find_series(patches_directory(), tree)
+    if shipped is None or shipped.directory == series.directory:
+        return None
+    try:
+        section_for(shipped, Situation(tree=tree, entries=release, receipt=None, pristine=release), Terms())
+    except (WrongTreeError, SeriesError):
+        return None
+    return shipped
+
+
+def refused_beside(
+    layer: WantedLayer, shipped: Series, tree: TargetTree, release: Entries
+) -> Iterator[tuple[str, str]]:
+    """Yield (patch, why) for what was cut on the release and does not hold above the shipped series.
+
+    That is tried as it is without a setting, and with all its toggles on.
+    """
+    told: set[str] = set()
+    plain = tuple(one for one in shipped.entries if not one.trailers.config)
+    for patches, when in ((plain, ""), (shipped.entries, " with its toggles on")):
+        _, below = place_cut(shipped, tree, release, patches)
+        files = {PurePosixPath(path): entry for path, entry in below.files}
+        touched = frozenset(path for path, _ in below.files)
+        above = render_stack(PristineEntries(release, files), (layer,), pristine=release, touched=touched)
+        for decision in above.decisions:
+            if decision.refused and decision.patch not in told:
+                told.add(decision.patch)
+                yield decision.patch, f"does not hold above {_name(shipped)}{when}: {decision.reason}"
 
 
 def stand_on_lower(

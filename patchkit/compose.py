@@ -31,7 +31,8 @@ class Composition:
 def put_layers(
     situation: Situation, wanted: Collection[WantedLayer], stored: Stored, *, afresh: bool = False
 ) -> Composition:
-    """Put layers on the stack: one that is there as wanted stays, one that changed is replaced in its place.
+    """Put layers on the stack: one that is there as wanted stays, one that changed is replaced in its place. One that
+    belongs above the shipped series, and stands below it or without it, is moved to the top.
 
     `afresh`: the files in the tree are more than the layers made of them (imports were supplied), so that nothing can
     be put on top of them: a stack that changes is rendered from pristine.
@@ -40,15 +41,20 @@ def put_layers(
     number = max((layer.number for layer in there), default=0)
     replaced: dict[int, WantedLayer] = {}
     added: list[WantedLayer] = []
+    gone: set[int] = set()
     for layer in wanted:
         standing = _standing(layer, there)
+        if standing is not None and layer.on_shipped and not _has_shipped_below(standing, there):
+            gone.add(standing.number)
+            standing = None
         if standing is None:
             number += 1
             added.append(replace(layer, number=number))
         elif not _same(layer, standing):
             replaced[standing.number] = replace(layer, number=standing.number)
-    if replaced or (afresh and added):
-        return Composition(kept=(), layers=(*_rebuilt(situation, there, replaced, stored), *added), changed=True)
+    if replaced or gone or (afresh and added):
+        rebuilt = _rebuilt(situation, there, replaced, stored, gone=gone)
+        return Composition(kept=(), layers=(*rebuilt, *added), changed=True)
     return Composition(kept=there, layers=tuple(added), changed=bool(added))
 
 
@@ -193,6 +199,10 @@ def _standing(layer: WantedLayer, there: tuple[AppliedLayer, ...]) -> AppliedLay
         return None
     found = (standing for standing in there if standing.origin is layer.origin and standing.name == layer.name)
     return next(found, None)
+
+
+def _has_shipped_below(standing: AppliedLayer, there: tuple[AppliedLayer, ...]) -> bool:
+    return any(one.origin is Origin.SHIPPED for one in there[: there.index(standing)])
 
 
 def _same(layer: WantedLayer, standing: AppliedLayer) -> bool:

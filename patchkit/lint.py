@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from patchkit.archive import Artifact
+from patchkit.below import refused_beside, shipped_for
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.crosscheck import crosscheck
 from patchkit.diff.model import Change, FilePatch, Patch, Verdict
@@ -85,6 +86,7 @@ def lint_on(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
     if not rendered.refused:
         findings += _lint_section(series, rendered, place)
         findings += [_error(name, f"on {place}: {what}") for name, what in undo_series(rendered)]
+        findings += _lint_beside(series, rendered)
     return tuple(findings)
 
 
@@ -242,6 +244,15 @@ def _lint_syntax(rendered: Rendered) -> Iterator[Finding]:
 
 def _content(entry: TreeEntry | None) -> bytes:
     return b"" if entry is None else entry.content
+
+
+def _lint_beside(series: Series, rendered: Rendered) -> Iterator[Finding]:
+    """Warn of what applies to the release and not above the shipped series, where `apply` puts it."""
+    artifact = rendered.release
+    shipped = None if series.on_shipped else shipped_for(series, artifact.tree, artifact.entries)
+    way = "apply with --no-shipped, or begin a series with `series new --on-shipped`"
+    for name, what in refused_beside(rendered.layer, shipped, artifact.tree, artifact.entries) if shipped else ():
+        yield _warning(str(series.directory / name), f"{what}; {way}")
 
 
 def _lint_section(series: Series, rendered: Rendered, place: str) -> Iterator[Finding]:

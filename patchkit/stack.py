@@ -66,7 +66,7 @@ class WantedLayer:
     hunk for its own proof; `base` is the tree its patches were cut against, where that is known; `package_only` allows
     what is not in this tree to be left out. `trusted` says that its patches stand as they were placed before, on what
     lies below them now. `applied_at` is "" for a layer that is new. `locked` says that a lock proved it before,
-    `placed` that its patches are those of the receipt.
+    `placed` that its patches are those of the receipt, `on_shipped` that its place is above the shipped series.
     """
 
     number: int
@@ -81,6 +81,7 @@ class WantedLayer:
     applied_at: str
     locked: bool = False
     placed: bool = False
+    on_shipped: bool = False
 
 
 Watch = Callable[[WantedPatch, Overlay], None]

@@ -147,7 +147,7 @@ def test_shipped_layer_is_not_taken_from_below_lines_that_need_it(
 
 
 def test_shipped_layer_comes_out_from_below_other_lines_and_goes_in_again(
-    shipped: Path, root: Path, wheel: Path
+    shipped: Path, root: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shipped.is_dir()
     ours = _begun(wheel, lambda text: text.replace("    return RATE", "    return 1 + RATE"))
@@ -156,7 +156,37 @@ def test_shipped_layer_comes_out_from_below_other_lines_and_goes_in_again(
     assert _engine(root) == MODULE.replace(b"return RATE", b"return 1 + RATE")
     _run("apply", "--root", root, "--patches", ours)
     assert _engine(root) == CHANGED.replace(b"return RATE", b"return 1 + RATE")
+    capsys.readouterr()
     _run("status", "--root", root, "--patches", ours, "--require-applied")
+    said = capsys.readouterr().out
+    assert said.index("vllm/0.6.3 (shipped") < said.index("own (user")
+    _run("revert", "--root", root, "--layer", "3", status=0)
+    _run("apply", "--root", root, "--patches", ours)
+    _run("revert", "--root", root)
+    assert _engine(root) == MODULE
+
+
+def test_series_that_is_moved_onto_the_shipped_one_is_moved_above_it(
+    own: Path, root: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = own.rename("free")
+    (free / "below").unlink()
+    (free / "0001-ours.patch").write_text(HEADER + DIFF.replace("engine.py", "layers/attention.py"))
+    lock = ("series", "lock", "--patches", free, "--artifact", wheel)
+    _run(*lock)
+    _run("apply", "--root", root, "--patches", free, "--no-shipped")
+    (free / "below").write_text("shipped\n")
+    (free / "0001-ours.patch").write_text(
+        HEADER + DIFF.replace("-RATE = 1", "-RATE = 2").replace("+RATE = 2", "+RATE = 2 + 5")
+    )
+    _run(*lock)
+    _run("apply", "--root", root, "--patches", free)
+    assert _engine(root) == OURS
+    capsys.readouterr()
+    _run("status", "--root", root, "--patches", free, "--require-applied")
+    said = capsys.readouterr().out
+    assert said.index("vllm/0.6.3 (shipped") < said.index("free (user")
+    assert (root / "vllm/layers/attention.py").read_bytes() == MODULE
 
 
 def test_changed_series_below_is_status_4_with_its_patch(
@@ -338,6 +368,10 @@ def test_refusal_of_a_series_that_was_cut_without_the_shipped_one_says_how_to_go
     Path("three.diff").write_text(DIFF.replace("+RATE = 2", "+RATE = 3"))
     _run("series", "import", "three.diff", "--patches", "free", "--artifact", wheel)
     _run("series", "lock", "--patches", "free", "--artifact", wheel)
+    capsys.readouterr()
+    _run("series", "lint", "free", "--artifact", wheel)
+    said = capsys.readouterr().out
+    assert "0001-three.patch: warning: does not hold above vllm/0.6.3: vllm/engine.py: 1 of 1 hunks refused" in said
     _run("apply", "--root", root)
     for act in ("plan", "apply"):
         capsys.readouterr()
@@ -366,3 +400,62 @@ def test_wrong_strip_level_is_answered_with_the_one_that_fits(root: Path, capsys
     Path("one.diff").write_text(DIFF.replace("vllm/engine.py", "other/thing.py"))
     _run(*asked, status=1)
     assert "without --strip" not in capsys.readouterr().err
+
+
+def test_lock_of_a_wheel_holds_in_a_checkout_that_has_the_package_elsewhere(tmp_path: Path) -> None:
+    wheel = wheel_file(tmp_path, "sglang", "0.5.1", engine("sglang", "0.5.1"))
+    directory = tmp_path / "package" / "_resources" / "patches" / "sglang" / "0.5.1"
+    directory.mkdir(parents=True)
+    header = HEADER.replace("vllm==0.6.3", "sglang==0.5.1")
+    (directory / "0001-rate.patch").write_text(header + DIFF.replace("/vllm/", "/sglang/"))
+    (directory / "series").write_text("0001-rate.patch\n")
+    _run("series", "lock", "sglang/0.5.1", "--artifact", wheel)
+    edit = DIFF.replace("/vllm/", "/sglang/").replace("-RATE = 1", "-RATE = 2").replace("+RATE = 2", "+RATE = 2 + 5")
+    Path("ours.diff").write_text(edit)
+    _run("series", "import", "ours.diff", "--patches", "own", "--artifact", wheel, "--on-shipped")
+    _run("series", "lock", "--patches", "own", "--artifact", wheel)
+
+    files = {f"python/{path}": content for path, content in engine("sglang", "0.5.1").items()}
+    checkout = write_tree(tmp_path / "checkout", {**files, "python/sglang/version.py": b'__version__ = "0.5.1"\n'})
+    (checkout / "python/pyproject.toml").write_text('[project]\nname = "sglang"\n')
+    _run("apply", "--root", checkout, "--patches", "own")
+    assert (checkout / "python/sglang/engine.py").read_bytes() == OURS
+    _run("series", "lint", "own", "--root", checkout)
+    _run("revert", "--root", checkout)
+    assert (checkout / "python/sglang/engine.py").read_bytes() == MODULE
+
+
+def test_diffs_below_and_above_move_it_and_come_out_in_any_order(own: Path, root: Path) -> None:
+    Path("low.diff").write_text(EARLIER_LINE)
+    Path("high.diff").write_text(
+        "--- a/vllm/engine.py\n+++ b/vllm/engine.py\n@@ -7,4 +7,5 @@\n LIMIT = 3\n \n \n+# above\n def rate():\n"
+    )
+    _run("apply", "--root", root, "--patch", "low.diff")
+    _run("apply", "--root", root, "--patches", own)
+    _run("apply", "--root", root, "--patch", "high.diff")
+    assert _engine(root) == b"# fast\n" + OURS.replace(b"def rate", b"# above\ndef rate")
+    _run("revert", "--root", root, "low.diff")
+    _run("status", "--root", root, "--patches", own, "--require-applied")
+    assert _engine(root) == OURS.replace(b"def rate", b"# above\ndef rate")
+    _run("revert", "--root", root, "--layer", "3")
+    assert _engine(root) == CHANGED.replace(b"def rate", b"# above\ndef rate")
+    _run("apply", "--root", root, "--patches", own)
+    assert _engine(root) == OURS.replace(b"def rate", b"# above\ndef rate")
+    _run("revert", "--root", root)
+    assert _engine(root) == MODULE
+
+
+def test_lint_tells_of_a_patch_that_a_toggle_of_the_shipped_series_would_meet(
+    shipped: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shipped.is_dir()
+    Path("first.diff").write_text(EARLIER_LINE.replace("# fast", "# ours"))
+    Path("apart.diff").write_text(DIFF.replace("engine.py", "layers/attention.py"))
+    for name in ("first.diff", "apart.diff"):
+        _run("series", "import", name, "--patches", "free", "--artifact", wheel)
+    _run("series", "lock", "--patches", "free", "--artifact", wheel)
+    capsys.readouterr()
+    _run("series", "lint", "free", "--artifact", wheel)
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert len(warnings) == 1
+    assert "0001-first.patch: warning: does not hold above vllm/0.6.3 with its toggles on" in warnings[0]
