@@ -16,7 +16,7 @@ from patchkit.overlay import PristineEntries
 from patchkit.plan import Situation
 from patchkit.record import dataclass, replace
 from patchkit.resources import patches_directory
-from patchkit.series import BELOW_NAME, Series, find_series
+from patchkit.series import BELOW_NAME, Series, available_series, find_series, read_series
 from patchkit.stack import WantedLayer, render_stack
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, TreeEntry
@@ -43,8 +43,7 @@ class Lower:
 
     def sha256(self, path: str) -> str | None:
         """Return the digest of a file as the series leaves it, None where there is none."""
-        entry = self.ground.get(PurePosixPath(path))
-        return None if entry is None else entry.state.sha256
+        return _sha256(self.ground, path)
 
 
 def render_lower(series: Series, tree: TargetTree, release: Entries, shipped: Series | None = None) -> Lower:
@@ -129,12 +128,37 @@ def stand_on_lower(
 
     Raises WrongTreeError when its lock has other files there. Without a lock no tree is known to be the base.
     """
-    if layer.artifact is None and terms.base is None:
+    tree = situation.tree
+    if terms.base is not None:
+        cut_on, version = _shipped_for_base(series, tree, terms.base)
+        lower = render_lower(series, replace(tree, version=version), terms.base, cut_on)
+    elif layer.artifact is not None:
+        lower = render_lower(series, tree, situation.pristine, shipped)
+    else:
         return layer
-    lower = render_lower(series, situation.tree, terms.base or situation.pristine, shipped)
     if layer.artifact is not None:
-        _check_lower(layer.artifact, lower, series, situation.tree)
+        _check_lower(layer.artifact, lower, series, tree)
     return replace(layer, base=lower.ground)
+
+
+def _shipped_for_base(series: Series, tree: TargetTree, base: Entries) -> tuple[Series, str]:
+    """Return the shipped series that was cut against a base, and the release that this is: maybe not the tree's."""
+    prefix = package_parent(tree)
+    for label, directory in reversed(available_series(patches_directory(), tree.engine)):
+        shipped = read_series(directory, engine=tree.engine, version=label)
+        for section in shipped.lock.artifacts if shipped.lock is not None else ():
+            if all(_sha256(base, prefix + one.path) == one.pristine for one in section.files):
+                return shipped, section.version
+    raise WrongTreeError(
+        f"{series.directory}: stands on the shipped series, and none was cut against what --base names",
+        why="its files are not those of a release in any series.lock",
+        hint="give the release itself, unpacked and not patched",
+    )
+
+
+def _sha256(entries: Entries, path: str) -> str | None:
+    entry = entries.get(PurePosixPath(path))
+    return None if entry is None else entry.state.sha256
 
 
 def _check_lower(artifact: LockedArtifact, lower: Lower, series: Series, tree: TargetTree) -> None:

@@ -459,3 +459,46 @@ def test_lint_tells_of_a_patch_that_a_toggle_of_the_shipped_series_would_meet(
     warnings = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
     assert len(warnings) == 1
     assert "0001-first.patch: warning: does not hold above vllm/0.6.3 with its toggles on" in warnings[0]
+
+
+def _for_later(own: Path) -> Path:
+    """Let the patch admit the next release, and lock it again for the one it is cut on."""
+    patch = own / "0001-ours.patch"
+    patch.write_text(patch.read_text().replace("vllm==0.6.3", "vllm>=0.6.3,<0.7"))
+    _run("series", "lock", "--patches", own, "--root", "tree")
+    return write_tree(
+        Path("newer"), wheel_tree("vllm", "0.6.4", engine(version="0.6.4", engine=b"# 0.6.4\n#\n" + MODULE))
+    )
+
+
+def test_next_release_without_a_shipped_series_is_status_4(
+    own: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = _for_later(own)
+    for unlocked in ((), ("--unlocked",)):
+        _run("plan", "--root", newer, "--patches", own, *unlocked, status=4)
+    assert "stands on the shipped series, and there is none for vllm 0.6.4" in capsys.readouterr().err
+    assert root.is_dir()
+
+
+def test_next_release_is_planned_with_the_base_that_both_series_were_cut_on(
+    own: Path, shipped: Path, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = _for_later(own)
+    later = shipped.parent / "0.6.4"
+    shutil.copytree(shipped, later)
+    for name in SHIPPED:
+        text = (later / name).read_text().replace("vllm==0.6.3", "vllm==0.6.4")
+        text = text.replace("@@ -2,7 +2,7 @@", "@@ -4,7 +4,7 @@")
+        text = text.replace("@@ -1,3 +1,4 @@\n+# fast\n", "@@ -1,5 +1,6 @@\n+# fast\n # 0.6.4\n #\n")
+        (later / name).write_text(text)
+    wheel = wheel_file(tmp_path / "later", "vllm", "0.6.4", engine(version="0.6.4", engine=b"# 0.6.4\n#\n" + MODULE))
+    _run("series", "lock", "vllm/0.6.4", "--artifact", wheel)
+    asked = ("--root", newer, "--patches", own, "--unlocked")
+    _run("plan", *asked, status=1)
+    _run("plan", *asked, "--base", root)
+    _run("apply", *asked, "--base", root)
+    assert _engine(newer) == b"# 0.6.4\n#\n" + OURS
+    capsys.readouterr()
+    _run("plan", *asked, "--base", newer, status=4)
+    assert "none was cut against what --base names" in capsys.readouterr().err
