@@ -502,3 +502,32 @@ def test_next_release_is_planned_with_the_base_that_both_series_were_cut_on(
     capsys.readouterr()
     _run("plan", *asked, "--base", newer, status=4)
     assert "none was cut against what --base names" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("toggle", ["select", "guard"])
+def test_patch_stands_on_lines_behind_a_guard_of_the_shipped_series(
+    toggle: str, shipped: Path, root: Path, wheel: Path
+) -> None:
+    gated = shipped / "0002-fast.patch"
+    gated.write_text(
+        FAST.replace("Config: FAST", "Config: FAST\nToggle: guard")
+        + "--- a/vllm/engine.py\n+++ b/vllm/engine.py\n@@ -9,2 +9,3 @@\n def rate():\n"
+        + "-    return RATE * LIMIT\n+    fast = 2\n+    return RATE * LIMIT * fast\n"
+    )
+    (shipped.parent / "Kconfig").write_text('config FAST\n\tbool "Fast"\n')
+    _run("series", "lock", "vllm/0.6.3", "--artifact", wheel)
+    own = _begun(wheel, lambda text: text.replace("fast = 2", "fast = 3"), "--config", "FAST")
+    patch = own / "0001-ours.patch"
+    patch.write_text(patch.read_text().replace("Config: FAST", f"Config: FAST\nToggle: {toggle}"))
+    _run("series", "lock", "--patches", own, "--artifact", wheel)
+    _run("series", "lint", own, "--artifact", wheel)
+    where = ("--root", root, "--patches", own)
+    _run("apply", *where)
+    _run("config", "set", "CONFIG_FAST=y", *where)
+    _run("status", *where, "--require-applied")
+    text = _engine(root)
+    assert b"    fast = 3\n" in text
+    assert b"fast = 2" not in text
+    assert (b"if CONFIG_FAST:" in text) is (toggle == "guard")
+    _run("revert", "--root", root)
+    assert _engine(root) == MODULE
