@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from patchkit.diff.model import FilePatch, Patch
-from patchkit.diff.parse import parse_patch
 from patchkit.errors import RefusedError, TreeChangedError
 from patchkit.moving import move_hunk
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
 from patchkit.record import dataclass, replace
-from patchkit.stack import NOTHING_HERE, TAKEN_OUT, UPSTREAMED, WantedLayer, WantedPatch, render_stack
+from patchkit.series import parse_entry
+from patchkit.stack import NEEDS_NOTHING, TAKEN_OUT, WantedLayer, WantedPatch, render_stack
 from patchkit.trailers import parse_trailers
 
 Stored = Callable[[str], bytes]
@@ -121,7 +121,7 @@ def _rebuilt(
 
 
 def _tried_again(patch: WantedPatch) -> WantedPatch:
-    left_out = not patch.enabled and patch.reason in (UPSTREAMED, NOTHING_HERE)
+    left_out = not patch.enabled and patch.reason in NEEDS_NOTHING
     return replace(patch, enabled=True, reason="") if left_out else patch
 
 
@@ -152,7 +152,7 @@ def _existing(layer: AppliedLayer, stored: Stored) -> WantedLayer:
 
 def _placed_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
     raw = stored(applied.sha256)
-    patch = parse_patch(raw, source=applied.name)
+    patch = parse_entry(raw, source=applied.name)
     if applied.reverse:
         from patchkit.diff.reverse import reverse_patch
 
@@ -211,7 +211,7 @@ def _same(layer: WantedLayer, standing: AppliedLayer) -> bool:
     One that was taken out is another than one whose toggle is off: of that its guards stand in the files.
     """
     wanted = [(*_key(patch), patch.enabled) for patch in layer.patches]
-    have = [(*_key(patch), patch.enabled or patch.reason in (UPSTREAMED, NOTHING_HERE)) for patch in standing.patches]
+    have = [(*_key(patch), patch.enabled or patch.reason in NEEDS_NOTHING) for patch in standing.patches]
     return wanted == have
 
 

@@ -153,7 +153,7 @@ def read_patch_entry(directory: Path, line: SeriesLine, *, place: str) -> PatchE
     raw = inflate_patch(read_below(directory, line.name, limit=MAX_RAW, place=place), source=source)
     if raw.startswith(b"\x1f\x8b"):
         raise SeriesError(f"{place}: {line.name} is compressed twice", why="its sha256 would not be that of the patch")
-    patch = _without_change(raw, source=source) or parse_patch(raw, source=source)
+    patch = parse_entry(raw, source=source)
     return PatchEntry(
         name=line.name,
         strip=line.strip,
@@ -161,6 +161,11 @@ def read_patch_entry(directory: Path, line: SeriesLine, *, place: str) -> PatchE
         patch=patch,
         raw=raw,
     )
+
+
+def parse_entry(raw: bytes, *, source: str) -> Patch:
+    """Read the bytes of a series' patch: as any diff, or as `series new` writes it, without a change."""
+    return _without_change(raw, source=source) or parse_patch(raw, source=source)
 
 
 def available_series(patches_dir: Path, engine: str) -> tuple[tuple[str, Path], ...]:

@@ -18,6 +18,9 @@ from patchkit.tree import Entries, TreeEntry, path_of
 UPSTREAMED = "the tree has all of it already"
 TAKEN_OUT = "taken out"
 NOTHING_HERE = "none of its files is in this tree"
+NO_CHANGE = "it has no change yet"
+NEEDS_NOTHING = frozenset({UPSTREAMED, NOTHING_HERE, NO_CHANGE})
+"""Why a patch that is switched on is not in the tree: as it is there, it has nothing to do."""
 
 
 def unset_reason(config: str) -> str:
@@ -305,7 +308,7 @@ def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outco
     if skipped and not package_only:
         return Outcome.REFUSED, f"{skipped} of {len(files)} files are not in this tree (allow with --package-only)"
     if not inside:
-        return Outcome.NOTHING_HERE, NOTHING_HERE
+        return Outcome.NOTHING_HERE, NOTHING_HERE if files else NO_CHANGE
     if len(present) == len(inside):
         return Outcome.UPSTREAMED, UPSTREAMED
     if present:

@@ -531,3 +531,22 @@ def test_patch_stands_on_lines_behind_a_guard_of_the_shipped_series(
     assert (b"if CONFIG_FAST:" in text) is (toggle == "guard")
     _run("revert", "--root", root)
     assert _engine(root) == MODULE
+
+
+def test_patch_without_a_change_says_so_and_stands_in_a_stack_that_is_rendered_again(
+    own: Path, root: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run("series", "new", "later", "--patches", own, "--subject", "Later")
+    _run("series", "lock", "--patches", own, "--artifact", wheel)
+    where = ("--root", root, "--patches", own)
+    capsys.readouterr()
+    _run("apply", *where)
+    assert "0002-later.patch  nothing here: it has no change yet" in capsys.readouterr().out
+    _run("apply", *where)
+    assert capsys.readouterr().out.endswith("nothing to do\n")
+    _run("apply", *where, "--set", "CONFIG_FAST=y")
+    assert _engine(root) == b"# fast\n" + OURS
+    _run("revert", "--root", root, "0001-ours.patch")
+    assert _engine(root) == b"# fast\n" + CHANGED
+    _run("revert", "--root", root)
+    assert _engine(root) == MODULE
