@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.diff.model import Change, FilePatch, Patch
 from patchkit.diff.names import quote_name
-from patchkit.diff.parse import parse_patch
 from patchkit.diff.produce import produce_diff
 from patchkit.diff.render import render_patch
 from patchkit.errors import RefusedError, SeriesError, UsageError
@@ -80,7 +79,7 @@ def new_patch(series_dir: Path, slug: str, letterhead: Letterhead, *, on_shipped
 
 def import_patch(
     series_dir: Path,
-    file: Path,
+    patch: Patch,
     letterhead: Letterhead,
     *,
     slug: str,
@@ -92,12 +91,11 @@ def import_patch(
     """Add any diff to a series: numbered, with a header, its names as `a/` and `b/` below the root of the tree.
 
     A header that is there stays byte for byte, but for the letterhead's trailers, which are added to it; a title is
-    taken from the letterhead, else from the file's name. Hunks are never changed. With `package_only` the files that
-    are not in the tree are left out. `applies_to` is written where the header has no Applies-To. `on_shipped` is as in
-    `new_patch`.
+    taken from the letterhead, else from the name of the patch's source. Hunks are never changed. With `package_only`
+    the files that are not in the tree are left out. `applies_to` is written where the header has no Applies-To.
+    `on_shipped` is as in `new_patch`.
     """
-    patch = parse_patch(file.read_bytes(), source=str(file))
-    stem = re.sub(r"^[0-9]+[-_.]", "", _ENDINGS.sub("", file.name))
+    stem = re.sub(r"^[0-9]+[-_.]", "", _ENDINGS.sub("", PurePosixPath(patch.source).name))
     titled = letterhead if letterhead.subject else replace(letterhead, subject=re.sub(r"[-_]+", " ", stem))
     if applies_to and not parse_trailers(patch.preamble, source=patch.source).applies_to:
         titled = replace(titled, trailers=(*titled.trailers, ("Applies-To", applies_to)))
@@ -106,7 +104,7 @@ def import_patch(
     if package_only:
         mapped = [(file_patch, old, new) for file_patch, old, new in mapped if old or new]
     if not mapped:
-        raise RefusedError(f"{file}: none of its files is in this tree", why="\n".join(outside))
+        raise RefusedError(f"{patch.source}: none of its files is in this tree", why="\n".join(outside))
     files = tuple(renamed(file_patch, old, new) for file_patch, old, new in mapped)
     content = render_patch(replace(patch, preamble=_preamble(patch, titled), files=files))
     return _add(series_dir, _slug(slug or stem), content, outside=outside, on_shipped=on_shipped)

@@ -73,7 +73,7 @@ def _read_file(path: Path, largest: int) -> bytes:
         kind = path.stat().st_mode  # before it is opened: a device may act on that
         if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or path.samefile(os.devnull)):
             why = "it is a directory" if stat.S_ISDIR(kind) else "it is a device or a socket"
-            raise UsageError(f"{path}: not a file", why=why, hint="name a file, or - for stdin")
+            raise UsageError(f"{path}: not a file", why=why, hint="name a file or a pipe")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError) as error:
         raise _unreadable(str(path), error) from error
@@ -97,4 +97,4 @@ def _read_at_most(largest: int, descriptor: int, name: str) -> bytes:
 
 def _unreadable(name: str, error: OSError | ValueError) -> UsageError:
     why = getattr(error, "strerror", None) or str(error)
-    return UsageError(f"{name}: cannot be read", why=why, hint="check the path and its rights; - reads stdin")
+    return UsageError(f"{name}: cannot be read", why=why, hint="check the path and its rights")

@@ -20,6 +20,7 @@ from patchkit.cli.ground import (
 )
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.reading import read_patch
+from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.render import render_file
 from patchkit.errors import UsageError
@@ -28,10 +29,11 @@ from patchkit.naming import names_as_written, names_in_tree
 from patchkit.output import Output
 from patchkit.series import Series, read_entries, stands_on_shipped
 from patchkit.strip import outside_note
+from patchkit.trailers import parse_trailers
 
 
 @click.command("import", short_help="Add any diff as a patch.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @patches_option
 @ground_options
 @click.option("--subject", default="", help="The title, where the diff has none; its file name without.")
@@ -53,7 +55,7 @@ def command(  # noqa: PLR0913 -- an option each
     author: str,
     on_shipped: bool,
 ) -> int:
-    """Copy a diff into a series: numbered, with a header, its names as a wheel has its files. Hunks are never changed.
+    """Copy a diff (- for stdin) into a series: numbered, with a header, names as in a wheel. Hunks are never changed.
 
     With --target, --root or --artifact the names are looked for in that release, the patch is for that version where
     its header does not say otherwise, and the series is ENGINE/VERSION below --patches unless --patches is a series
@@ -67,20 +69,20 @@ def command(  # noqa: PLR0913 -- an option each
       patchkit series import ours.diff --patches ./patches --target vllm==0.6.3 --on-shipped
     """
     output = command_output(acting=True)
+    patch = _read(file, output)
     with open_grounds(choice, artifact, output) as grounds:
         if len(grounds) > 1:
             raise UsageError(f"{len(grounds)} releases named", hint="a diff is imported with the names of one")
         ground = grounds[0] if grounds else None
         tree = ground.tree if ground is not None else None
         directory = series_directory(patches, tree)
-        names = _names(file, _stood_on(ground, directory, on_shipped=on_shipped), strip, output)
-        letterhead = make_letterhead(subject, author)
+        names = _names(patch, _stood_on(ground, directory, on_shipped=on_shipped), strip, output)
         with writing(directory):
             written = import_patch(
                 directory,
-                file,
-                letterhead,
-                slug="",
+                patch,
+                make_letterhead(subject, author),
+                slug=_title(patch, subject) if str(file) == "-" or file.is_fifo() else "",
                 name_paths=names,
                 package_only=package_only,
                 applies_to=default_applies_to(tree),
@@ -127,8 +129,17 @@ def _show_outside(outside: tuple[str, ...], output: Output, *, left_out: bool) -
         )
 
 
-def _names(file: Path, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:
-    patch = parse_patch(read_patch(file, output.progress)[1], source=str(file))
+def _read(file: Path, output: Output) -> Patch:
+    source, raw = read_patch(file, output.progress)
+    return parse_patch(raw, source=str(source))
+
+
+def _title(patch: Patch, subject: str) -> str:
+    """Return what to call a patch that came through a pipe, which has no name."""
+    return subject or parse_trailers(patch.preamble, source=patch.source).subject or "imported"
+
+
+def _names(patch: Patch, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:
     if ground is None:
         if strip is not None:
             raise UsageError("--strip needs a tree", why="names are taken as they are", hint="give --target or --root")

@@ -550,3 +550,25 @@ def test_patch_without_a_change_says_so_and_stands_in_a_stack_that_is_rendered_a
     assert _engine(root) == b"# fast\n" + CHANGED
     _run("revert", "--root", root)
     assert _engine(root) == MODULE
+
+
+def test_refresh_takes_its_release_from_a_patched_tree_unless_somebody_edited_that(
+    own: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("0001-ours.patch", "--patches", own, "--work", "again")
+    _run("apply", "--root", root, "--patches", own)
+    _run("series", "edit", *where, "--root", root)
+    assert Path("again/vllm/engine.py").read_bytes() == b"# fast\n" + OURS
+    (root / "vllm/engine.py").write_bytes(OURS + b"EDITED = 1\n")
+    Path("again/vllm/engine.py").write_bytes(b"# fast\n" + OURS.replace(b"2 + 5", b"2 + 6"))
+    _run("series", "refresh", *where, status=5)
+    assert "changed: vllm/engine.py" in capsys.readouterr().err
+    (root / "vllm/engine.py").write_bytes(OURS)
+    _run("series", "refresh", *where)
+    _run("apply", "--root", root, "--patches", own, status=1)
+    assert "the lock is stale" in capsys.readouterr().err
+    _run("series", "lock", "--patches", own, "--root", root)
+    _run("apply", "--root", root, "--patches", own)
+    assert _engine(root) == OURS.replace(b"2 + 5", b"2 + 6")
+    _run("revert", "--root", root)
+    assert _engine(root) == MODULE

@@ -206,3 +206,22 @@ def test_absolute_names_do_not_need_a_working_directory(
     os.chdir(gone)
     gone.rmdir()
     assert patchkit("apply", "--root", root, "--patch", patch).status == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ('"$@" <(cat "$0")', "0001-go-twice-as-fast.patch"),
+        ('"$@" - < "$0"', "0001-go-twice-as-fast.patch"),
+        ('"$@" - --subject "Rate" < "$0"', "0001-rate.patch"),
+        ('sed "/^Subject/d" "$0" | "$@" -', "0001-imported.patch"),
+    ],
+    ids=["substitution", "stdin", "subject", "untitled"],
+)
+def test_diff_is_imported_through_a_pipe(command: str, name: str, root: Path, tmp_path: Path) -> None:
+    mail = tmp_path / "mail.patch"
+    mail.write_text(f"From: A <a@b>\nSubject: [PATCH] Go twice as fast\n\n---\n{DIFF}")
+    arguments = [*PATCHKIT, "series", "import", "--patches", str(tmp_path / "own"), "--root", str(root)]
+    done = subprocess.run(["bash", "-c", command, str(mail), *arguments], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "own/vllm/0.6.3").glob("*.patch")] == [name]
