@@ -11,7 +11,7 @@ from patchkit.guarding import without_barred
 from patchkit.plan import Situation
 from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
-from patchkit.series import Series, find_series
+from patchkit.series import BELOW_NAME, Series, find_series
 from patchkit.stack import TAKEN_OUT, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.toggles import Settled, kept_assignments, settle
@@ -40,10 +40,14 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """The layers that a request means, and the configuration that it resolves to; None for series without Kconfig."""
+    """The layers that a request means, and the configuration that it resolves to; None for series without Kconfig.
+
+    `found` are the series that were read for it.
+    """
 
     layers: list[WantedLayer]
     settled: Settled | None
+    found: list[tuple[Path, Series, Origin]]
 
 
 def wanted_layers(situation: Situation, request: Request) -> Asked:
@@ -55,6 +59,10 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
     terms = replace(request.terms, configuration=merged if resolved is None else resolved)
     names = TreeNames(situation.entries, situation.pristine)
     layers = [_layer_of(directory, series, origin, situation, terms, names) for directory, series, origin in found]
+    layers = [
+        _stood_on(layer, series, found, situation, terms, asked=request.shipped is not None)
+        for layer, (_, series, _) in zip(layers, found, strict=True)
+    ]
     layers = [_without_taken(layer, situation) for layer in layers] if request.taken_stays else layers
     _check_labels(layers)
     if settled is None:
@@ -70,7 +78,7 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
         if layer.patches[0].paths not in known:  # with another --strip it may mean other files
             known.append(layer.patches[0].paths)
             layers.append(layer)
-    return Asked(layers=layers, settled=settled)
+    return Asked(layers=layers, settled=settled, found=found)
 
 
 def _settle(situation: Situation, terms: Terms, found: list[tuple[Path, Series, Origin]]) -> Settled | None:
@@ -125,6 +133,33 @@ def _layer_of(
             hint="widen Applies-To in the patches and make the lock anew, when they hold for this release",
         )
     return layer
+
+
+def _stood_on(
+    layer: WantedLayer,
+    series: Series,
+    found: list[tuple[Path, Series, Origin]],
+    situation: Situation,
+    terms: Terms,
+    *,
+    asked: bool,
+) -> WantedLayer:
+    """Give a series that stands on the shipped one its base; refused where that one is not there nor asked for."""
+    if not series.on_shipped:
+        return layer
+    shipped = next((one for _, one, origin in found if origin is Origin.SHIPPED), None)
+    there = situation.receipt.layers if situation.receipt is not None else ()
+    if shipped is None and not asked and not any(one.origin is Origin.SHIPPED for one in there):
+        raise RefusedError(
+            f"{series.directory}: stands on the shipped series, which is not in the tree and not asked for",
+            why=f"its file `{BELOW_NAME}` says so",
+            hint="apply both: leave out --no-shipped, and give a diff (--patch) in a second command",
+        )
+    from patchkit.below import render_lower, stand_on_lower
+
+    if shipped is None and asked:  # none is for this release, which is an error there
+        render_lower(series, situation.tree, situation.pristine)
+    return replace(stand_on_lower(layer, series, situation, terms, shipped), on_shipped=True)
 
 
 def _without_taken(layer: WantedLayer, situation: Situation) -> WantedLayer:

@@ -12,14 +12,21 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.diff.model import Change, FilePatch, Patch
 from patchkit.diff.names import quote_name
-from patchkit.diff.parse import parse_patch
 from patchkit.diff.produce import produce_diff
 from patchkit.diff.render import render_patch
 from patchkit.errors import RefusedError, SeriesError, UsageError
 from patchkit.lock import LOCK_NAME, Lock, render_lock
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass, replace
-from patchkit.series import SERIES_NAME, PatchEntry, Series, parse_series
+from patchkit.series import (
+    BELOW_NAME,
+    SERIES_NAME,
+    SHIPPED,
+    PatchEntry,
+    Series,
+    parse_series,
+    stands_on_shipped,
+)
 from patchkit.strip import safe_path
 from patchkit.trailers import add_trailers, parse_trailers
 from patchkit.tree import TreeEntry
@@ -61,29 +68,34 @@ class Written:
     outside: tuple[str, ...]
 
 
-def new_patch(series_dir: Path, slug: str, letterhead: Letterhead) -> Written:
-    """Add the next NNNN-slug.patch: a header and no change yet; quilt's own push wants it refreshed first."""
-    return _add(series_dir, _slug(slug or letterhead.subject), render_header(letterhead), outside=())
+def new_patch(series_dir: Path, slug: str, letterhead: Letterhead, *, on_shipped: bool = False) -> Written:
+    """Add the next NNNN-slug.patch: a header and no change yet; quilt's own push wants it refreshed first.
+
+    `on_shipped`: the series begins on top of the shipped one; RefusedError where it has patches that do not.
+    """
+    content = render_header(letterhead)
+    return _add(series_dir, _slug(slug or letterhead.subject), content, outside=(), on_shipped=on_shipped)
 
 
 def import_patch(
     series_dir: Path,
-    file: Path,
+    patch: Patch,
     letterhead: Letterhead,
     *,
     slug: str,
     name_paths: NamePaths,
     package_only: bool = False,
     applies_to: str = "",
+    on_shipped: bool = False,
 ) -> Written:
     """Add any diff to a series: numbered, with a header, its names as `a/` and `b/` below the root of the tree.
 
     A header that is there stays byte for byte, but for the letterhead's trailers, which are added to it; a title is
-    taken from the letterhead, else from the file's name. Hunks are never changed. With `package_only` the files that
-    are not in the tree are left out. `applies_to` is written where the header has no Applies-To.
+    taken from the letterhead, else from the name of the patch's source. Hunks are never changed. With `package_only`
+    the files that are not in the tree are left out. `applies_to` is written where the header has no Applies-To.
+    `on_shipped` is as in `new_patch`.
     """
-    patch = parse_patch(file.read_bytes(), source=str(file))
-    stem = re.sub(r"^[0-9]+[-_.]", "", _ENDINGS.sub("", file.name))
+    stem = re.sub(r"^[0-9]+[-_.]", "", _ENDINGS.sub("", PurePosixPath(patch.source).name))
     titled = letterhead if letterhead.subject else replace(letterhead, subject=re.sub(r"[-_]+", " ", stem))
     if applies_to and not parse_trailers(patch.preamble, source=patch.source).applies_to:
         titled = replace(titled, trailers=(*titled.trailers, ("Applies-To", applies_to)))
@@ -92,10 +104,10 @@ def import_patch(
     if package_only:
         mapped = [(file_patch, old, new) for file_patch, old, new in mapped if old or new]
     if not mapped:
-        raise RefusedError(f"{file}: none of its files is in this tree", why="\n".join(outside))
+        raise RefusedError(f"{patch.source}: none of its files is in this tree", why="\n".join(outside))
     files = tuple(renamed(file_patch, old, new) for file_patch, old, new in mapped)
     content = render_patch(replace(patch, preamble=_preamble(patch, titled), files=files))
-    return _add(series_dir, _slug(slug or stem), content, outside=outside)
+    return _add(series_dir, _slug(slug or stem), content, outside=outside, on_shipped=on_shipped)
 
 
 def refreshed(
@@ -288,16 +300,29 @@ def _encoded(text: str) -> str:
     return Header(text, "utf-8", header_name="Subject").encode()
 
 
-def _add(series_dir: Path, slug: str, content: bytes, *, outside: tuple[str, ...]) -> Written:
+def _add(series_dir: Path, slug: str, content: bytes, *, outside: tuple[str, ...], on_shipped: bool) -> Written:
     """Write a patch under the next number, then name it in the series: a crash between leaves a file nobody names."""
     series_dir.mkdir(parents=True, exist_ok=True)
     with locked_directory(series_dir):
         listing = _series_text(series_dir)
+        if on_shipped and not stands_on_shipped(series_dir):
+            _check_begins(series_dir, listing)
+            write_file(series_dir / BELOW_NAME, f"{SHIPPED}\n".encode())
         name = f"{_next_number(series_dir, listing):04d}-{slug}.patch"
         write_file(series_dir / name, content)
         gap = b"" if not listing or listing.endswith(b"\n") else b"\n"
         write_file(series_dir / SERIES_NAME, listing + gap + name.encode() + b"\n")
     return Written(name=name, path=series_dir / name, outside=outside)
+
+
+def _check_begins(series_dir: Path, listing: bytes) -> None:
+    lines = parse_series(listing, source=str(series_dir / SERIES_NAME), faults=[])
+    if lines:
+        raise RefusedError(
+            f"{series_dir}: has patches, which are cut on the release and not on the shipped series",
+            why=f"the first is {lines[0].name}; what stands below holds for the whole series",
+            hint="begin a series of its own in another directory for what goes on top of the shipped one",
+        )
 
 
 def _series_text(series_dir: Path) -> bytes:

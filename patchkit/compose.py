@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from patchkit.diff.model import FilePatch, Patch
-from patchkit.diff.parse import parse_patch
 from patchkit.errors import RefusedError, TreeChangedError
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
 from patchkit.record import dataclass, replace
-from patchkit.stack import NOTHING_HERE, TAKEN_OUT, UPSTREAMED, WantedLayer, WantedPatch, render_stack
+from patchkit.series import parse_entry
+from patchkit.stack import NEEDS_NOTHING, TAKEN_OUT, WantedLayer, WantedPatch, render_stack
 from patchkit.trailers import parse_trailers
 
 Stored = Callable[[str], bytes]
@@ -30,7 +30,8 @@ class Composition:
 def put_layers(
     situation: Situation, wanted: Collection[WantedLayer], stored: Stored, *, afresh: bool = False
 ) -> Composition:
-    """Put layers on the stack: one that is there as wanted stays, one that changed is replaced in its place.
+    """Put layers on the stack: one that is there as wanted stays, one that changed is replaced in its place. One that
+    belongs above the shipped series, and stands below it or without it, is moved to the top.
 
     `afresh`: the files in the tree are more than the layers made of them (imports were supplied), so that nothing can
     be put on top of them: a stack that changes is rendered from pristine.
@@ -39,15 +40,20 @@ def put_layers(
     number = max((layer.number for layer in there), default=0)
     replaced: dict[int, WantedLayer] = {}
     added: list[WantedLayer] = []
+    gone: set[int] = set()
     for layer in wanted:
         standing = _standing(layer, there)
+        if standing is not None and layer.on_shipped and not _has_shipped_below(standing, there):
+            gone.add(standing.number)
+            standing = None
         if standing is None:
             number += 1
             added.append(replace(layer, number=number))
         elif not _same(layer, standing):
             replaced[standing.number] = replace(layer, number=standing.number)
-    if replaced or (afresh and added):
-        return Composition(kept=(), layers=(*_rebuilt(situation, there, replaced, stored), *added), changed=True)
+    if replaced or gone or (afresh and added):
+        rebuilt = _rebuilt(situation, there, replaced, stored, gone=gone)
+        return Composition(kept=(), layers=(*rebuilt, *added), changed=True)
     return Composition(kept=there, layers=tuple(added), changed=bool(added))
 
 
@@ -114,7 +120,7 @@ def _rebuilt(
 
 
 def _tried_again(patch: WantedPatch) -> WantedPatch:
-    left_out = not patch.enabled and patch.reason in (UPSTREAMED, NOTHING_HERE)
+    left_out = not patch.enabled and patch.reason in NEEDS_NOTHING
     return replace(patch, enabled=True, reason="") if left_out else patch
 
 
@@ -145,7 +151,7 @@ def _existing(layer: AppliedLayer, stored: Stored) -> WantedLayer:
 
 def _placed_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
     raw = stored(applied.sha256)
-    patch = parse_patch(raw, source=applied.name)
+    patch = parse_entry(raw, source=applied.name)
     if applied.reverse:
         from patchkit.diff.reverse import reverse_patch
 
@@ -196,13 +202,17 @@ def _standing(layer: WantedLayer, there: tuple[AppliedLayer, ...]) -> AppliedLay
     return next(found, None)
 
 
+def _has_shipped_below(standing: AppliedLayer, there: tuple[AppliedLayer, ...]) -> bool:
+    return any(one.origin is Origin.SHIPPED for one in there[: there.index(standing)])
+
+
 def _same(layer: WantedLayer, standing: AppliedLayer) -> bool:
     """Compare what is wanted with what is there; a patch that the release has already is there as well.
 
     One that was taken out is another than one whose toggle is off: of that its guards stand in the files.
     """
     wanted = [(*_key(patch), patch.enabled) for patch in layer.patches]
-    have = [(*_key(patch), patch.enabled or patch.reason in (UPSTREAMED, NOTHING_HERE)) for patch in standing.patches]
+    have = [(*_key(patch), patch.enabled or patch.reason in NEEDS_NOTHING) for patch in standing.patches]
     return wanted == have
 
 

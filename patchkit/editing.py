@@ -16,10 +16,11 @@ from patchkit.archive import Artifact
 from patchkit.author import split_series
 from patchkit.decision import Decision, Outcome
 from patchkit.errors import RefusedError, UnsafePathError, UsageError, WrongTreeError
-from patchkit.locking import Rendered, package_parent, refused_words, render_series
+from patchkit.locking import Rendered, refused_words, render_series
 from patchkit.record import dataclass
 from patchkit.series import Series
 from patchkit.tree import Entries, Kind, TreeEntry, open_entries
+from patchkit.wanted import package_parent
 
 EDIT_NAME = ".patchkit-edit.json"
 SCHEMA = 1
@@ -36,7 +37,8 @@ _LITTER_DIRECTORIES = frozenset({"__pycache__", ".git", ".mypy_cache", ".ruff_ca
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ground:
-    """What a patch is edited on: the package's text files `below` the patch, and `with_patch`.
+    """What a patch is edited on: the package's text files `below` the patch, and `with_patch`. The shipped series is
+    in both where the patch's series stands on it.
 
     `hidden` are the files of the package that are no text: a work directory has none of them.
     """
@@ -78,7 +80,7 @@ def edit_ground(series: Series, name: str, artifact: Artifact, *, bare: bool = F
     if not bare:
         _check_applies(above, must=name)
     _check_showable(above, name)
-    pristine, hidden = _package_files(artifact)
+    pristine, hidden = _package_files(below.artifact)
     shown = below if bare else above
     return Ground(below=_rendered(below, pristine), with_patch=_rendered(shown, pristine), hidden=hidden)
 
@@ -145,7 +147,8 @@ def check_note(note: EditNote, series: Series, name: str, ground: Ground) -> Non
     if note.below != _digest_of(ground.below):
         raise WrongTreeError(
             f"{name}: what lies below the patch is not what it was when `series edit` ran",
-            why="the release is another one, or an earlier patch changed; the patch would undo that",
+            why="the release is another one, or an earlier patch or the shipped series below changed; "
+            "the patch would undo that",
             hint="run `patchkit series edit` again into a new directory and take your edit over",
         )
 
@@ -214,7 +217,7 @@ def _check_showable(rendered: Rendered, name: str) -> None:
 
 def _rendered(rendered: Rendered, pristine: Files) -> Files:
     files = dict(pristine)
-    prefix = package_parent(rendered.artifact)
+    prefix = package_parent(rendered.artifact.tree)
     for path, entry in rendered.files.items():
         place = PurePosixPath(str(path).removeprefix(prefix))
         files.pop(place, None)
@@ -225,7 +228,7 @@ def _rendered(rendered: Rendered, pristine: Files) -> Files:
 
 def _package_files(artifact: Artifact) -> tuple[Files, frozenset[PurePosixPath]]:
     """Return the package's text files, and the paths of what is none: compiled or large files, links."""
-    prefix = package_parent(artifact)
+    prefix = package_parent(artifact.tree)
     files = {}
     hidden = set()
     for path in sorted(set(_package_paths(artifact))):

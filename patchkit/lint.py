@@ -12,14 +12,15 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from patchkit.archive import Artifact
+from patchkit.below import refused_beside, shipped_for
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.crosscheck import crosscheck
 from patchkit.diff.model import Change, FilePatch, Patch, Verdict
 from patchkit.diff.render import render_patch
 from patchkit.engine import find_engine
 from patchkit.errors import PatchkitError
-from patchkit.lock import LOCK_NAME, LockedArtifact, LockedFile, lock_command, match_lock
-from patchkit.locking import Rendered, make_section, package_parent, render_series, unproven_offsets
+from patchkit.lock import LOCK_NAME, LockedArtifact, lock_command, match_lock
+from patchkit.locking import Rendered, make_section, render_series, unproven_offsets
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.series import SERIES_NAME, PatchEntry, Series, applies, missing_requirements, retired, stale_entries
@@ -29,6 +30,7 @@ from patchkit.target import Layout, TargetTree
 from patchkit.trailers import suspicious_trailers
 from patchkit.tree import Kind, TreeEntry
 from patchkit.undoing import undo_series
+from patchkit.wanted import package_parent
 
 
 class Severity(enum.Enum):
@@ -84,6 +86,7 @@ def lint_on(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
     if not rendered.refused:
         findings += _lint_section(series, rendered, place)
         findings += [_error(name, f"on {place}: {what}") for name, what in undo_series(rendered)]
+        findings += _lint_beside(series, rendered)
     return tuple(findings)
 
 
@@ -243,14 +246,23 @@ def _content(entry: TreeEntry | None) -> bytes:
     return b"" if entry is None else entry.content
 
 
+def _lint_beside(series: Series, rendered: Rendered) -> Iterator[Finding]:
+    """Warn of what applies to the release and not above the shipped series, where `apply` puts it."""
+    artifact = rendered.release
+    shipped = None if series.on_shipped else shipped_for(series, artifact.tree, artifact.entries)
+    way = "apply with --no-shipped, or begin a series with `series new --on-shipped`"
+    for name, what in refused_beside(rendered.layer, shipped, artifact.tree, artifact.entries) if shipped else ():
+        yield _warning(str(series.directory / name), f"{what}; {way}")
+
+
 def _lint_section(series: Series, rendered: Rendered, place: str) -> Iterator[Finding]:
     """Compare the lock's section for this release with what the series makes of it now."""
-    artifact, lock = rendered.artifact, series.lock
+    artifact, lock = rendered.release, series.lock
     if lock is None:
         return
     lock_place = str(series.directory / LOCK_NAME)
     try:
-        made = {file.path: file for file in make_section(rendered).files}
+        made = make_section(rendered)
     except PatchkitError as error:
         yield unreadable(error)
         return
@@ -263,20 +275,26 @@ def _lint_section(series: Series, rendered: Rendered, place: str) -> Iterator[Fi
         yield from (_error(lock_place, f"{place}: {path} has another pristine sha256") for path in match.mismatched)
         return
     yield from (_error(lock_place, f"{place}: {what}") for what in _differences(match.artifact, made))
+    if match.artifact.below is not None and made.below is not None and match.artifact.below != made.below:
+        what = f"{made.below.series} below changed since"
+        yield _warning(lock_place, f"{place}: {what}; `{lock_command(series.directory, (artifact.tree,))}` notes it")
 
 
 def _pristine_digest(artifact: Artifact, path: str) -> str | None:
-    entry = artifact.entries.get(PurePosixPath(package_parent(artifact) + path))
+    entry = artifact.entries.get(PurePosixPath(package_parent(artifact.tree) + path))
     return None if entry is None else entry.state.sha256
 
 
-def _differences(section: LockedArtifact, made: dict[str, LockedFile]) -> Iterator[str]:
-    locked = {file.path: file for file in section.files}
+def _differences(section: LockedArtifact, now: LockedArtifact) -> Iterator[str]:
+    locked, made = ({file.path: file for file in one.files} for one in (section, now))
+    below, ground = section.ground, now.ground
     for path in sorted(made.keys() | locked.keys()):
         if path not in locked:
             yield f"{path} is touched and not in the lock"
         elif path not in made:
             yield f"{path} is in the lock and not touched"
+        elif below[path] != ground[path]:
+            yield f"{path} is another below the series than the lock says"
         elif made[path].patched != locked[path].patched:
             yield f"{path} does not become what the lock says"
 

@@ -1,7 +1,8 @@
 """series.lock: what a series was proved against, by hash, and whether a tree and the patches are still that.
 
 JSON, `{"schema": 1, "patches": {name: sha256}, "artifacts": [{file, sha256, version, files: {path: {pristine,
-patched}}}]}`, keys sorted, so that two people who lock the same series write the same bytes.
+patched}}}]}`, keys sorted, so that two people who lock the same series write the same bytes. The section of a series
+that stands on the shipped one also has `below`: {series, patches: {name: sha256}, files: {path: sha256}}.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _AGAIN = "write it anew: patchkit series lock --patches DIR --artifact WHEEL"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LockedFile:
-    """A touched file by hash, before and after the whole series. None: it is not there."""
+    """A touched file by hash: as released, and after the whole series. None: it is not there."""
 
     path: str
     pristine: str | None
@@ -36,13 +37,35 @@ class LockedFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LockedBelow:
+    """What stood below a series: another one by name, with its patches by name and sha256.
+
+    `files` are those of the touched files that it changes, by hash as it leaves them (None: it takes them away).
+    """
+
+    series: str
+    patches: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LockedArtifact:
-    """A released file that the series was cut and proved against; `version` is its public version."""
+    """A released file that the series was cut and proved against; `version` is its public version.
+
+    `below` is what stood between it and the series, None for nothing.
+    """
 
     file: str
     sha256: str
     version: str
     files: tuple[LockedFile, ...]
+    below: LockedBelow | None = None
+
+    @property
+    def ground(self) -> dict[str, str | None]:
+        """Every touched file by hash as the series finds it: as released, or as what stands below leaves it."""
+        released = {file.path: file.pristine for file in self.files}
+        return released | dict(self.below.files) if self.below is not None else released
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,11 +120,16 @@ def render_lock(lock: Lock) -> bytes:
                 "sha256": artifact.sha256,
                 "version": artifact.version,
                 "files": {file.path: {"pristine": file.pristine, "patched": file.patched} for file in artifact.files},
+                **({} if artifact.below is None else {"below": _below_fields(artifact.below)}),
             }
             for artifact in sorted(lock.artifacts, key=lambda artifact: (artifact.version, artifact.file))
         ],
     }
     return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def _below_fields(below: LockedBelow) -> dict[str, object]:
+    return {"series": below.series, "patches": dict(below.patches), "files": dict(below.files)}
 
 
 def match_lock(lock: Lock, *, version: str, pristine: Callable[[str], str | None]) -> LockMatch:
@@ -196,20 +224,34 @@ class _LockReader:
         )
 
     def _artifact(self, section: object, place: str) -> LockedArtifact:
-        fields = self._keys(section, {"file", "sha256", "version", "files"}, place)
+        expected = {"file", "sha256", "version", "files"}
+        layered = isinstance(section, dict) and "below" in section
+        fields = self._keys(section, {*expected, "below"} if layered else expected, place)
         files = self._mapping(fields["files"], f"{place}.files")
         return LockedArtifact(
             file=self._word(fields["file"], f"{place}.file"),
             sha256=self._sha256(fields["sha256"], place),
             version=self._word(fields["version"], f"{place}.version"),
             files=tuple(self._file(path, states) for path, states in sorted(files.items())),
+            below=self._below(fields["below"], f"{place}.below") if layered else None,
+        )
+
+    def _below(self, section: object, place: str) -> LockedBelow:
+        fields = self._keys(section, {"series", "patches", "files"}, place)
+        series = fields["series"]
+        if not isinstance(series, str):
+            raise self._fault(f"{place}.series", "a name", series)
+        patches = self._mapping(fields["patches"], f"{place}.patches")
+        files = self._mapping(fields["files"], f"{place}.files")
+        return LockedBelow(
+            series=self._path(series),
+            patches=tuple(sorted((self._path(name), self._sha256(sha, name)) for name, sha in patches.items())),
+            files=tuple(sorted((self._path(path), self._optional_sha256(sha, path)) for path, sha in files.items())),
         )
 
     def _file(self, path: str, states: object) -> LockedFile:
         fields = self._keys(states, {"pristine", "patched"}, path)
-        pristine, patched = (
-            None if fields[name] is None else self._sha256(fields[name], path) for name in ("pristine", "patched")
-        )
+        pristine, patched = (self._optional_sha256(fields[name], path) for name in ("pristine", "patched"))
         return LockedFile(path=self._path(path), pristine=pristine, patched=patched)
 
     def _path(self, path: str) -> str:
@@ -222,6 +264,9 @@ class _LockReader:
         if not isinstance(value, str) or not _SHA256.fullmatch(value):
             raise self._fault(place, "a sha256 in hex", value)
         return value
+
+    def _optional_sha256(self, value: object, place: str) -> str | None:
+        return None if value is None else self._sha256(value, place)
 
     def _word(self, value: object, place: str) -> str:
         if not isinstance(value, str) or not value or "/" in value or _CONTROL.search(value):

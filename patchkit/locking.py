@@ -1,39 +1,39 @@
-"""What a series makes of a released tree: every verdict, and by hash what its lock says of that release.
-
-The patches are placed as `apply` will place them once the section stands in the lock: the release is what they were
-cut against. An offset contradicts that, and then the file counts as proven by nothing.
-"""
+"""What a series makes of a released tree: every verdict, and by hash what its lock says of that release."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from patchkit.archive import Artifact
-from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.below import Lower, released_lower
+from patchkit.cut import layer_paths, place_cut
 from patchkit.decision import Decision, Outcome
 from patchkit.diff.model import Verdict
 from patchkit.dist import recorded_sha256
 from patchkit.errors import RefusedError, SeriesError, UsageError
 from patchkit.lock import Lock, LockedArtifact, LockedFile, stale_patches
-from patchkit.plan import Situation
-from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
 from patchkit.series import PatchEntry, Series
 from patchkit.session import Session, Standing
-from patchkit.stack import Rendering, WantedLayer, render_stack
+from patchkit.stack import Rendering, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, Kind, TreeEntry
-from patchkit.wanted import Terms, TreeNames, series_layer
+from patchkit.wanted import package_parent
 from patchkit.workflow import check_workable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendered:
-    """A series on a pristine tree: all gates on, retired patches and those for other releases left out."""
+    """A series on a pristine tree: all gates on, retired patches and those for other releases left out.
+
+    `artifact` is what the series stands on: the `release`, or that with a `lower` series on it.
+    """
 
     artifact: Artifact
+    release: Artifact
+    lower: Lower | None
     layer: WantedLayer
     rendering: Rendering
 
@@ -93,44 +93,45 @@ def installed_artifact(session: Session) -> Artifact:
     )
 
 
-def render_series(series: Series, artifact: Artifact, entries: Sequence[PatchEntry] | None = None) -> Rendered:
+def ground_of(series: Series, release: Artifact) -> tuple[Artifact, Lower | None]:
+    """Return what a series is cut on: the release, or that with the shipped series on it where the series says so."""
+    lower = released_lower(series, release.tree, release.entries)
+    if lower is None:
+        return release, None
+    return replace(release, entries=lower.ground, touched=(*release.touched, *lower.files)), lower
+
+
+def render_series(series: Series, release: Artifact, entries: Sequence[PatchEntry] | None = None) -> Rendered:
     """Place the patches of a series (or the first few of them, `entries`) on a released tree."""
-    wanted = replace(series, lock=None, entries=series.entries if entries is None else tuple(entries))
-    situation = Situation(tree=artifact.tree, entries=artifact.entries, receipt=None, pristine=artifact.entries)
-    terms = Terms(unlocked=True, package_only=True, configuration=_all_gates(wanted.entries))
-    layer = series_layer(wanted, Origin.USER, series.version, situation, terms, TreeNames(artifact.entries))
-    everything = _layer_paths(layer)
-    proven = replace(layer, strict=False, artifact=_provisional(artifact, everything))
-    rendering = render_stack(artifact.entries, (proven,), pristine=artifact.entries)
-    shifted = set(_shifted_paths(rendering.decisions))
-    if shifted:
-        proven = replace(proven, artifact=_provisional(artifact, [path for path in everything if path not in shifted]))
-        rendering = render_stack(artifact.entries, (proven,), pristine=artifact.entries)
-    return Rendered(artifact=artifact, layer=proven, rendering=rendering)
+    ground, lower = ground_of(series, release)
+    patches = series.entries if entries is None else entries
+    layer, rendering = place_cut(series, ground.tree, ground.entries, patches)
+    return Rendered(artifact=ground, release=release, lower=lower, layer=layer, rendering=rendering)
 
 
 def make_section(rendered: Rendered) -> LockedArtifact:
     """Return the lock's section for a rendering. Raises RefusedError when a patch does not apply."""
-    artifact = rendered.artifact
+    artifact = rendered.release
     if rendered.refused:
         lines = [f"{one.patch}: {one.outcome.value}: {one.reason}" for one in rendered.refused]
         what = f"{refused_words(len(lines))} to {artifact.file}"
         raise RefusedError(what, why="\n".join(lines), hint="`patchkit series lint` shows every hunk")
-    prefix = package_parent(artifact)
+    prefix = package_parent(artifact.tree)
     final = rendered.files
     record = _record(artifact.tree, artifact.entries)
     recorded = record.content if record is not None else b""
     files = []
-    for path in _layer_paths(rendered.layer):
+    for path in layer_paths(rendered.layer):
         pristine = _digest(artifact.entries.get(PurePosixPath(path)))
         listed = recorded_sha256(recorded, path)
         if listed is not None and listed != pristine:
             raise _edited(artifact, path)
         place = PurePosixPath(path)
-        patched = _digest(final[place]) if place in final else pristine
+        patched = _digest(final[place] if place in final else rendered.artifact.entries.get(place))
         files.append(LockedFile(path=path.removeprefix(prefix), pristine=pristine, patched=patched))
+    below = rendered.lower.locked(files, prefix) if rendered.lower is not None else None
     version = _public(artifact.tree.version)
-    return LockedArtifact(file=artifact.file, sha256=artifact.sha256, version=version, files=tuple(files))
+    return LockedArtifact(file=artifact.file, sha256=artifact.sha256, version=version, files=tuple(files), below=below)
 
 
 def refused_words(number: int) -> str:
@@ -177,39 +178,9 @@ def unproven_offsets(rendered: Rendered) -> tuple[Shift, ...]:
     )
 
 
-def package_parent(artifact: Artifact) -> str:
-    """Return what stands before the package's name below the root: `python/` in sglang's source layout."""
-    parent = str(artifact.tree.package.parent)
-    return "" if parent == "." else f"{parent}/"
-
-
 def _record(tree: TargetTree, entries: Entries) -> TreeEntry | None:
     entry = entries.get(PurePosixPath(tree.distribution, "RECORD")) if tree.distribution else None
     return entry if entry is not None and entry.kind is Kind.FILE else None
-
-
-def _all_gates(entries: Sequence[PatchEntry]) -> Mapping[str, Assignment]:
-    symbols = {entry.trailers.config for entry in entries} - {""}
-    return {
-        symbol: Assignment(symbol=symbol, value="y", kind=ValueKind.BOOL, origin="series lock") for symbol in symbols
-    }
-
-
-def _layer_paths(layer: WantedLayer) -> list[str]:
-    return sorted({path for wanted in layer.patches if wanted.enabled for pair in wanted.paths for path in pair} - {""})
-
-
-def _provisional(artifact: Artifact, paths: Collection[str]) -> LockedArtifact:
-    """Return a section that only says which files are those that the patches were cut against."""
-    files = tuple(LockedFile(path=path, pristine=None, patched=None) for path in paths)
-    return LockedArtifact(file=artifact.file, sha256=artifact.sha256, version=artifact.tree.version, files=files)
-
-
-def _shifted_paths(decisions: Sequence[Decision]) -> Iterator[str]:
-    for decision in decisions:
-        for file in decision.files:
-            if file.path is not None and any(one.verdict is Verdict.OFFSET for one in file.placements):
-                yield str(file.path)
 
 
 def _digest(entry: TreeEntry | None) -> str | None:

@@ -9,15 +9,15 @@ from patchkit.author import NamePaths
 from patchkit.diff.model import FilePatch, Patch
 from patchkit.engine import ENGINES
 from patchkit.errors import UnsafePathError, UsageError
-from patchkit.locking import package_parent
 from patchkit.strip import file_paths, find_map, safe_path
 from patchkit.tree import Kind
+from patchkit.wanted import package_parent
 
 
 def names_in_tree(patch: Patch, artifact: Artifact, *, strip: int | None) -> tuple[NamePaths, str]:
     """Map names by looking into the tree; also say what was chosen. Names outside of the package lead nowhere."""
     path_map = find_map(patch, artifact.tree, lambda path: _exists(artifact, path), strip=strip)
-    prefix = package_parent(artifact)
+    prefix = package_parent(artifact.tree)
     package = f"{artifact.tree.package}/"
 
     def name_paths(file: FilePatch) -> tuple[str, str]:

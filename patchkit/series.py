@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from patchkit.confined import confine, read_below
 from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import MAX_RAW, inflate_patch
 from patchkit.errors import PatchkitError, SeriesError
-from patchkit.held import read_all
 from patchkit.lock import LOCK_NAME, Lock, read_lock, stale_patches
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
@@ -25,6 +24,8 @@ from patchkit.target import TargetTree
 from patchkit.trailers import Trailers, parse_trailers
 
 SERIES_NAME = "series"
+BELOW_NAME = "below"
+SHIPPED = "shipped"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,13 +44,17 @@ class PatchEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """A series as it lies on disk. `version` is the directory's name, `directory` where it was read from."""
+    """A series as it lies on disk. `version` is the directory's name, `directory` where it was read from.
+
+    `on_shipped`: it is cut on top of the shipped series, not on the release.
+    """
 
     engine: str
     version: str
     directory: Path
     entries: tuple[PatchEntry, ...]
     lock: Lock | None
+    on_shipped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,23 +74,48 @@ _QUILT = "a line is a patch's name, then at most `-pN`, then at most a `# commen
 
 
 def read_series(directory: Path, *, engine: str, version: str) -> Series:
-    """Read `series`, every patch it names and `series.lock` where there is one.
+    """Read `series`, every patch it names, and `below` and `series.lock` where there are such.
 
     All faults are looked for; the error shows the first in full and lists the others.
     """
     faults: list[PatchkitError] = []
     entries = tuple(read_entries(directory, faults))
     lock = _lock_of(directory, faults)
+    on_shipped = False
+    try:
+        on_shipped = stands_on_shipped(directory)
+    except PatchkitError as error:
+        faults.append(error)
     if faults:
         raise _together(faults)
-    return Series(engine=engine, version=version, directory=directory, entries=entries, lock=lock)
+    return Series(
+        engine=engine, version=version, directory=directory, entries=entries, lock=lock, on_shipped=on_shipped
+    )
+
+
+def stands_on_shipped(directory: Path) -> bool:
+    """Tell whether the file `below` of a series says `shipped`; SeriesError when it says anything else."""
+    place = str(directory / BELOW_NAME)
+    if not os.path.lexists(place):
+        return False
+    text = read_below(directory, BELOW_NAME, limit=_SERIES_LIMIT, place=place).decode("utf-8", "surrogateescape")
+    words = [word for line in text.split("\n") for word in _COMMENT.sub("", line).split()]
+    if words != [SHIPPED]:
+        raise SeriesError(
+            f"{place}: does not say what stands below the series",
+            why=f"expected the word `{SHIPPED}`, found {ascii(' '.join(words))[:120]}",
+            hint="a series that is cut on the release itself has no such file",
+        )
+    return True
 
 
 def stale_entries(series: Series) -> tuple[str, ...]:
     """Return the names for which the lock of a series is stale; nothing without a lock."""
     if series.lock is None:
         return ()
-    return stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    patches = stale_patches(series.lock, ((entry.name, entry.patch.sha256) for entry in series.entries))
+    moved = any((section.below is not None) is not series.on_shipped for section in series.lock.artifacts)
+    return (BELOW_NAME, *patches) if moved else patches
 
 
 def read_entries(directory: Path, faults: list[PatchkitError]) -> Iterator[PatchEntry]:
@@ -123,7 +153,7 @@ def read_patch_entry(directory: Path, line: SeriesLine, *, place: str) -> PatchE
     raw = inflate_patch(read_below(directory, line.name, limit=MAX_RAW, place=place), source=source)
     if raw.startswith(b"\x1f\x8b"):
         raise SeriesError(f"{place}: {line.name} is compressed twice", why="its sha256 would not be that of the patch")
-    patch = _without_change(raw, source=source) or parse_patch(raw, source=source)
+    patch = parse_entry(raw, source=source)
     return PatchEntry(
         name=line.name,
         strip=line.strip,
@@ -131,6 +161,11 @@ def read_patch_entry(directory: Path, line: SeriesLine, *, place: str) -> PatchE
         patch=patch,
         raw=raw,
     )
+
+
+def parse_entry(raw: bytes, *, source: str) -> Patch:
+    """Read the bytes of a series' patch: as any diff, or as `series new` writes it, without a change."""
+    return _without_change(raw, source=source) or parse_patch(raw, source=source)
 
 
 def available_series(patches_dir: Path, engine: str) -> tuple[tuple[str, Path], ...]:
@@ -233,7 +268,7 @@ def _lock_of(directory: Path, faults: list[PatchkitError]) -> Lock | None:
     if not os.path.lexists(path):
         return None
     try:
-        return read_lock(_inside(directory, LOCK_NAME, place=str(path)))
+        return read_lock(confine(directory, LOCK_NAME, place=str(path)))
     except PatchkitError as error:
         faults.append(error)
         return None
@@ -244,39 +279,6 @@ def _together(faults: Sequence[PatchkitError]) -> PatchkitError:
     if not others:
         return first
     return SeriesError(first.what, why="\n".join([first.why, *(error.what for error in others)]), hint=first.hint)
-
-
-def _inside(directory: Path, name: str, *, place: str) -> Path:
-    """Return the real path of a file below the directory; a link may stay inside (a ConfigMap's do), never leave."""
-    try:
-        root = directory.resolve(strict=True)
-        path = (root / name).resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or "a loop of symlinks"
-        raise SeriesError(f"{place}: {name} cannot be read", why=f"{directory / name}: {reason}") from error
-    if not path.is_relative_to(root):
-        raise SeriesError(f"{place}: {name} leaves the series through a symlink", why=f"it leads to {path}")
-    return path
-
-
-def read_below(directory: Path, name: str, *, limit: int, place: str) -> bytes:
-    """Read a file below a directory, whatever links are on the way; SeriesError, with `place`, when it is none."""
-    path = f"{directory}/{name}"
-    if "/" in name or os.path.islink(path):  # noqa: PTH114 -- a Path for each of hundreds of patches costs more
-        path = str(_inside(directory, name, place=place))
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise SeriesError(f"{place}: {name} cannot be read", why=f"{path}: {error.strerror}") from error
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise SeriesError(f"{place}: {name} is not a file", why=f"{path} is something else")
-        if status.st_size > limit:
-            raise SeriesError(f"{place}: {name} is larger than {limit >> 20} MiB", why=f"it has {status.st_size} bytes")
-        return read_all(handle, status.st_size)[:limit]
-    finally:
-        os.close(handle)
 
 
 def _without_change(raw: bytes, *, source: str) -> Patch | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from patchkit.decide import Finding, Ground, decide_file
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Change, FilePatch, Hunk, Patch, Placement, Proof, Verdict
+from patchkit.errors import UnsafePathError
 from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
@@ -17,6 +18,9 @@ from patchkit.tree import Entries, TreeEntry, path_of
 UPSTREAMED = "the tree has all of it already"
 TAKEN_OUT = "taken out"
 NOTHING_HERE = "none of its files is in this tree"
+NO_CHANGE = "it has no change yet"
+NEEDS_NOTHING = frozenset({UPSTREAMED, NOTHING_HERE, NO_CHANGE})
+"""Why a patch that is switched on is not in the tree: as it is there, it has nothing to do."""
 
 
 def unset_reason(config: str) -> str:
@@ -65,7 +69,7 @@ class WantedLayer:
     hunk for its own proof; `base` is the tree its patches were cut against, where that is known; `package_only` allows
     what is not in this tree to be left out. `trusted` says that its patches stand as they were placed before, on what
     lies below them now. `applied_at` is "" for a layer that is new. `locked` says that a lock proved it before,
-    `placed` that its patches are those of the receipt.
+    `placed` that its patches are those of the receipt, `on_shipped` that its place is above the shipped series.
     """
 
     number: int
@@ -80,6 +84,7 @@ class WantedLayer:
     applied_at: str
     locked: bool = False
     placed: bool = False
+    on_shipped: bool = False
 
 
 Watch = Callable[[WantedPatch, Overlay], None]
@@ -144,9 +149,7 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
     for file in layer.artifact.files:
         if file.path in unproven:
             continue
-        entry = overlay.lookup(file.path)
-        made = None if entry is None else entry.state.sha256
-        if made == file.patched:
+        if _sha256_at(overlay, file.path) == file.patched:
             good.add(file.path)
         else:
             problems.append(
@@ -166,8 +169,9 @@ def _render_layer(
     layer: WantedLayer, overlay: Overlay, pristine: Entries, below: frozenset[str], watch: Watch | None
 ) -> tuple[list[Decision], set[str]]:
     """Decide the layer's patches in order; also return the paths about which its lock can say nothing."""
-    base = _layer_base(layer, pristine, below)
-    unproven: set[str] = set(below)
+    otherwise = _otherwise(layer, overlay, below)
+    base = _layer_base(layer, pristine, otherwise)
+    unproven: set[str] = set(otherwise)
     proven = _prover(layer, unproven)
     decisions = []
     for wanted in layer.patches:
@@ -183,6 +187,23 @@ def _render_layer(
         if base is not None and _is_in_base(layer, wanted):
             _advance_base(layer, wanted, base)
     return decisions, unproven
+
+
+def _otherwise(layer: WantedLayer, overlay: Overlay, below: frozenset[str]) -> frozenset[str]:
+    """Return the paths that are not as the layer's lock has them, because lower layers change them or should have."""
+    if layer.artifact is None or not (below or layer.artifact.below):
+        return below
+    ground = layer.artifact.ground
+    lower = below.union(path for path, _ in layer.artifact.below.files) if layer.artifact.below else below
+    return frozenset(path for path in lower if path not in ground or _sha256_at(overlay, path) != ground[path])
+
+
+def _sha256_at(overlay: Overlay, path: str) -> str | None:
+    try:
+        entry = overlay.lookup(path)
+    except UnsafePathError:  # a lower layer put a link in the way: nothing that a lock names is there
+        return ""
+    return None if entry is None else entry.state.sha256
 
 
 def _is_in_base(layer: WantedLayer, wanted: WantedPatch) -> bool:
@@ -287,7 +308,7 @@ def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outco
     if skipped and not package_only:
         return Outcome.REFUSED, f"{skipped} of {len(files)} files are not in this tree (allow with --package-only)"
     if not inside:
-        return Outcome.NOTHING_HERE, NOTHING_HERE
+        return Outcome.NOTHING_HERE, NOTHING_HERE if files else NO_CHANGE
     if len(present) == len(inside):
         return Outcome.UPSTREAMED, UPSTREAMED
     if present:

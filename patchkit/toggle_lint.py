@@ -16,7 +16,7 @@ from patchkit.locking import render_series
 from patchkit.pattern import compile_lazily
 from patchkit.record import replace
 from patchkit.resources import patches_directory
-from patchkit.series import PatchEntry, Series, available_series, find_series, read_series
+from patchkit.series import PatchEntry, Series, applies, available_series, find_series, read_series, retired
 from patchkit.stacking import find_edits
 from patchkit.toggles import added_symbols, kconfig_files, read_toggles, usage_of
 
@@ -60,6 +60,19 @@ def _read(series: Series, tree: TargetTree) -> Toggles | None:
     if shipped is None or shipped.directory == series.directory:
         return toggles
     return read_toggles(tree, [("", series), ("shipped", shipped)], (), always=True)
+
+
+def lint_stacked(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
+    """Check that a patch which edits lines of a gated patch of the shipped series below goes where that one goes."""
+    shipped = find_series(patches_directory(), artifact.tree) if series.on_shipped else None
+    if shipped is None:
+        return ()
+    lower = tuple(one for one in shipped.entries if applies(one, artifact.tree) and not retired(one, artifact.tree))
+    try:
+        toggles = read_toggles(artifact.tree, [("", series), ("shipped", shipped)], (), always=True)
+    except PatchkitError as error:
+        return (unreadable(error),)
+    return tuple(_unordered(series, toggles, lower=lower)) if toggles is not None else ()
 
 
 def lint_combinations(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
@@ -175,10 +188,13 @@ def _all_versions(series: Series) -> Iterator[Series]:
             continue  # its own lint says so
 
 
-def _unordered(series: Series, toggles: Toggles) -> Iterator[Finding]:
-    """A patch that edits lines of a gated one goes where that goes."""
-    for edit in find_edits([(entry.patch, entry.strip) for entry in series.entries]):
-        own, other = series.entries[edit.patch], series.entries[edit.other]
+def _unordered(series: Series, toggles: Toggles, *, lower: Sequence[PatchEntry] = ()) -> Iterator[Finding]:
+    """A patch that edits lines of a gated one goes where that goes; with `lower`, where one of those goes."""
+    entries = (*lower, *series.entries)
+    for edit in find_edits([(entry.patch, entry.strip) for entry in entries]):
+        if lower and not edit.other < len(lower) <= edit.patch:
+            continue
+        own, other = entries[edit.patch], entries[edit.other]
         if other.trailers.config and not _goes_along(own, other, toggles.menu, series):
             gate = other.trailers.config
             mend = (
@@ -192,7 +208,7 @@ def _goes_along(own: PatchEntry, other: PatchEntry, menu: Menu, series: Series) 
     gate, needed = own.trailers.config, other.trailers.config
     if gate == needed:
         return True
-    if not kconfig_files(series, series.engine):
+    if not kconfig_files(series, series.engine) and other in series.entries:
         return bool(gate) and other.name in own.trailers.requires
     from patchkit.config.selects import implies
 

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
 from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.config.supply import named_symbols
+from patchkit.confined import read_below
 from patchkit.errors import RefusedError, SeriesError
 from patchkit.generated import Definitions, Generated, generated_again, state_files
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass
 from patchkit.resources import patches_directory
-from patchkit.series import PatchEntry, Series, applies, read_below, retired
+from patchkit.series import PatchEntry, Series, applies, retired
 from patchkit.state import StateDirectory
 from patchkit.strip import is_native
 from patchkit.target import TargetTree

@@ -84,7 +84,7 @@ def series_layer(
     `unlocked` is not given; SeriesError when a requirement is not met or the lock is stale.
     """
     tree = situation.tree
-    artifact = _artifact(series, situation, terms)
+    artifact = section_for(series, situation, terms)
     patches = tuple(_wanted_entry(entry, tree, terms, names) for entry in series.entries)
     enabled = {wanted.name for wanted in patches if wanted.enabled}
     satisfied = {wanted.name for wanted in patches if wanted.enabled or wanted.retired}
@@ -201,8 +201,11 @@ def _inside(old: str, new: str, tree: TargetTree) -> tuple[str, str]:
     return (old, new) if len(inside) == len(named) else ("", "")
 
 
-def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtifact | None:
-    """Return the lock's section for this tree, its paths as the tree has them; None on `unlocked` terms."""
+def section_for(series: Series, situation: Situation, terms: Terms) -> LockedArtifact | None:
+    """Return the lock's section for this tree, its paths as the tree has them; None on `unlocked` terms.
+
+    WrongTreeError and SeriesError are as in `series_layer`.
+    """
     tree = situation.tree
     place = series.directory / "series.lock"
     if series.lock is None:
@@ -223,11 +226,10 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
             why=f"differs for {names}",
             hint=f"run `{lock_command(series.directory, (tree,))}`",
         )
-    prefix = _package_parent(tree)
+    prefix = package_parent(tree)
     match = match_lock(series.lock, version=tree.version, pristine=_pristine_hash(situation.pristine, prefix))
     if match.artifact is not None:
-        files = tuple(replace(file, path=prefix + file.path) for file in match.artifact.files)
-        return replace(match.artifact, files=files)
+        return _in_tree(match.artifact, prefix)
     if terms.unlocked:
         return None
     _check_receipt(series.lock, match, situation, prefix)
@@ -236,6 +238,14 @@ def _artifact(series: Series, situation: Situation, terms: Terms) -> LockedArtif
         why="\n".join((match.reason, *(f"  differs: {path}" for path in match.mismatched))),
         hint="apply to the release named in the lock, or with --unlocked (every hunk then needs its own proof)",
     )
+
+
+def _in_tree(artifact: LockedArtifact, prefix: str) -> LockedArtifact:
+    files = tuple(replace(file, path=prefix + file.path) for file in artifact.files)
+    below = artifact.below
+    if below is not None:
+        below = replace(below, files=tuple((prefix + path, sha256) for path, sha256 in below.files))
+    return replace(artifact, files=files, below=below)
 
 
 def _check_receipt(lock: Lock, match: LockMatch, situation: Situation, prefix: str) -> None:
@@ -267,7 +277,8 @@ def _mark(lock: Lock, mismatched: tuple[str, ...], situation: Situation, digest:
     return ""
 
 
-def _package_parent(tree: TargetTree) -> str:
+def package_parent(tree: TargetTree) -> str:
+    """Return what stands before the package's name below the root: `python/` in sglang's source layout."""
     parent = str(tree.package.parent)
     return "" if parent == "." else f"{parent}/"
 

@@ -45,6 +45,10 @@ def plan_request(session: Session, request: Request) -> Plan:
     asked = wanted_layers(situation, request)
     composition = _put(situation, asked, session.state)
     plan = _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
+    if plan.refused:
+        from patchkit.advice import advise
+
+        plan = replace(plan, warnings=(*plan.warnings, *advise(plan, asked, request, situation)))
     if replaced and (plan.edits or plan.layers):
         return replace(plan, warnings=(_forgotten(session), *plan.warnings))
     return plan
@@ -88,11 +92,16 @@ def apply_request(session: Session, request: Request, *, now: str, epoch: int | 
         from patchkit.history import archive_state
 
         archive_state(session.state)
-    situation = _afresh(session.situation) if replaced else session.situation
-    if _is_done(plan, situation) and not is_stale(session.state, plan):
+    if not changes_anything(session, plan):
         return Result(plan=plan, changed=False, warnings=())
     warnings = _carry_out(session.state, plan, now=now, epoch=epoch)
     return Result(plan=plan, changed=True, warnings=warnings)
+
+
+def changes_anything(session: Session, plan: Plan) -> bool:
+    """Tell whether there is anything to do: without a file to edit, the receipt or what it shows may be another."""
+    situation = _afresh(session.situation) if session.condition.standing is Standing.REPLACED else session.situation
+    return not _is_done(plan, situation) or is_stale(session.state, plan)
 
 
 def revert_layers(

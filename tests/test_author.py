@@ -22,7 +22,7 @@ from patchkit.author import (
     render_header,
     split_series,
 )
-from patchkit.diff.model import FilePatch, Hunk
+from patchkit.diff.model import FilePatch, Hunk, Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.errors import PatchFormatError, RefusedError, SeriesError, UnsafePathError, UsageError
 from patchkit.series import Series, read_series
@@ -45,6 +45,10 @@ diff --git a/python/sglang/x.py b/python/sglang/x.py
 +new
  diff --git a/python/sglang/x.py b/python/sglang/x.py
 """
+
+
+def _parsed(path: Path) -> Patch:
+    return parse_patch(path.read_bytes(), source=str(path))
 
 
 def _git(*command: str, cwd: Path) -> str:
@@ -181,7 +185,9 @@ def _entries(files: dict[str, bytes]) -> dict[PurePosixPath, TreeEntry]:
 def test_bare_diff_gets_a_header_and_names_below_the_root(tmp_path: Path) -> None:
     (tmp_path / "0012-pr_9034.diff").write_bytes(BARE)
 
-    written = import_patch(tmp_path / "s", tmp_path / "0012-pr_9034.diff", UNTITLED, slug="", name_paths=_stripped)
+    written = import_patch(
+        tmp_path / "s", _parsed(tmp_path / "0012-pr_9034.diff"), UNTITLED, slug="", name_paths=_stripped
+    )
 
     assert written.name == "0001-pr-9034.patch"
     assert written.outside == ()
@@ -207,7 +213,7 @@ def test_format_patch_mail_keeps_its_header_byte_for_byte(tmp_path: Path) -> Non
     )
     mail = tmp_path / _git("format-patch", f"--output-directory={tmp_path}", "-1", cwd=repository).strip()
 
-    written = import_patch(tmp_path / "s", mail, UNTITLED, slug="", name_paths=_same)
+    written = import_patch(tmp_path / "s", _parsed(mail), UNTITLED, slug="", name_paths=_same)
 
     assert written.name == mail.name.lower()
     assert written.path.read_bytes() == mail.read_bytes()
@@ -226,7 +232,7 @@ def test_trailers_are_added_where_git_adds_them(tmp_path: Path) -> None:
         )
 
         letterhead = replace(UNTITLED, trailers=(("Config", "X"), ("Toggle", "guard")))
-        written = import_patch(tmp_path / "s", tmp_path / "mail.patch", letterhead, slug="", name_paths=_same)
+        written = import_patch(tmp_path / "s", _parsed(tmp_path / "mail.patch"), letterhead, slug="", name_paths=_same)
 
         assert written.path.read_text() == wanted
 
@@ -235,7 +241,7 @@ def test_trailer_that_is_there_already_is_not_given_twice(tmp_path: Path) -> Non
     (tmp_path / "x.patch").write_bytes(b"Subject: t\n\nConfig: A\n---\n\n" + BARE)
 
     with pytest.raises(SeriesError, match="Config is given twice"):
-        import_patch(tmp_path / "s", tmp_path / "x.patch", LETTERHEAD, slug="", name_paths=_stripped)
+        import_patch(tmp_path / "s", _parsed(tmp_path / "x.patch"), LETTERHEAD, slug="", name_paths=_stripped)
 
     assert not (tmp_path / "s").exists()
 
@@ -253,7 +259,7 @@ def test_trailer_that_is_there_already_is_not_given_twice(tmp_path: Path) -> Non
 def test_prose_and_dep3_headers_are_kept(preamble: bytes, subject: str, origin: str, tmp_path: Path) -> None:
     (tmp_path / "x.patch").write_bytes(preamble + BARE)
 
-    written = import_patch(tmp_path / "s", tmp_path / "x.patch", UNTITLED, slug="", name_paths=_stripped)
+    written = import_patch(tmp_path / "s", _parsed(tmp_path / "x.patch"), UNTITLED, slug="", name_paths=_stripped)
 
     trailers = _read(tmp_path / "s").entries[0].trailers
     assert (trailers.subject, trailers.origin) == (subject, origin)
@@ -263,7 +269,7 @@ def test_prose_and_dep3_headers_are_kept(preamble: bytes, subject: str, origin: 
 def test_compressed_diff_is_imported_plain(tmp_path: Path) -> None:
     (tmp_path / "x.patch.gz").write_bytes(gzip.compress(BARE))
 
-    written = import_patch(tmp_path / "s", tmp_path / "x.patch.gz", UNTITLED, slug="", name_paths=_stripped)
+    written = import_patch(tmp_path / "s", _parsed(tmp_path / "x.patch.gz"), UNTITLED, slug="", name_paths=_stripped)
 
     assert written.name == "0001-x.patch"
     assert _hunks(written.path.read_bytes()) == _hunks(BARE)
@@ -273,7 +279,7 @@ def test_text_without_a_diff_is_not_imported(tmp_path: Path) -> None:
     (tmp_path / "x.patch").write_bytes(b"no diff\n")
 
     with pytest.raises(PatchFormatError):
-        import_patch(tmp_path / "s", tmp_path / "x.patch", UNTITLED, slug="", name_paths=_stripped)
+        import_patch(tmp_path / "s", _parsed(tmp_path / "x.patch"), UNTITLED, slug="", name_paths=_stripped)
 
     assert not (tmp_path / "s").exists()
 
@@ -281,7 +287,7 @@ def test_text_without_a_diff_is_not_imported(tmp_path: Path) -> None:
 def test_file_outside_of_the_tree_keeps_its_name_and_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.patch").write_bytes(BARE)
 
-    written = import_patch(tmp_path / "s", tmp_path / "x.patch", UNTITLED, slug="", name_paths=_nowhere)
+    written = import_patch(tmp_path / "s", _parsed(tmp_path / "x.patch"), UNTITLED, slug="", name_paths=_nowhere)
 
     assert written.outside == ("b/python/sglang/x.py",)
     assert BARE in written.path.read_bytes()
@@ -291,7 +297,7 @@ def test_name_outside_of_the_tree_that_climbs_is_refused(tmp_path: Path) -> None
     (tmp_path / "x.patch").write_bytes(BARE.replace(b"a/python", b"../..").replace(b"b/python", b"../.."))
 
     with pytest.raises(UnsafePathError):
-        import_patch(tmp_path / "s", tmp_path / "x.patch", UNTITLED, slug="", name_paths=_nowhere)
+        import_patch(tmp_path / "s", _parsed(tmp_path / "x.patch"), UNTITLED, slug="", name_paths=_nowhere)
 
 
 CHANGES = {
@@ -324,7 +330,7 @@ def test_imported_diff_does_what_the_original_did(command: str, options: tuple[s
     def last_part(file: FilePatch) -> tuple[str, str]:
         return (file.old_name or "").rpartition("/")[2], (file.new_name or "").rpartition("/")[2]
 
-    written = import_patch(tmp_path / "s", tmp_path / "x.diff", UNTITLED, slug="", name_paths=last_part)
+    written = import_patch(tmp_path / "s", _parsed(tmp_path / "x.diff"), UNTITLED, slug="", name_paths=last_part)
 
     _git("apply", "--index", str(written.path), cwd=repository)
     assert _git("write-tree", cwd=repository) == wanted
@@ -367,7 +373,7 @@ def test_mail_between_two_files_is_not_touched(tmp_path: Path) -> None:
     second = BARE.replace(b"x.py", b"y.py")
     (tmp_path / "x.mbox").write_bytes(BARE + mail + second)
 
-    written = import_patch(tmp_path / "s", tmp_path / "x.mbox", UNTITLED, slug="box", name_paths=_stripped)
+    written = import_patch(tmp_path / "s", _parsed(tmp_path / "x.mbox"), UNTITLED, slug="box", name_paths=_stripped)
 
     assert mail in written.path.read_bytes()
     assert [file.new_name for file in parse_patch(written.path.read_bytes(), source="p").files] == [
@@ -492,7 +498,7 @@ def test_real_quilt_pushes_what_was_authored(tmp_path: Path) -> None:
     (tmp_path / "tree" / "sglang").mkdir(parents=True)
     (tmp_path / "tree" / "sglang" / "x.py").write_text("old\ndiff --git a/python/sglang/x.py b/python/sglang/x.py\n")
     (tmp_path / "pr.diff").write_bytes(BARE)
-    import_patch(tmp_path / "s", tmp_path / "pr.diff", LETTERHEAD, slug="", name_paths=_stripped)
+    import_patch(tmp_path / "s", _parsed(tmp_path / "pr.diff"), LETTERHEAD, slug="", name_paths=_stripped)
     made = new_patch(tmp_path / "s", "made", LETTERHEAD).name
     refresh_patch(_read(tmp_path / "s"), made, {}, _entries({"sglang/made.py": b"made\n"}))
 

@@ -18,7 +18,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("output", "process", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
     ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive"),
-    ("trailers", "series", "lock", "audit"),
+    ("trailers", "confined", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     (
         "strip",
@@ -26,6 +26,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "moving",
         "decide",
         "wanted",
+        "cut",
+        "below",
         "stack",
         "travelling",
         "generated",
@@ -47,7 +49,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "remains",
         "transaction",
     ),
-    ("unnamed", "toggles", "asking", "compose", "session", "following", "workflow", "reconfigure"),
+    ("unnamed", "toggles", "asking", "advice", "compose", "session", "following", "workflow", "reconfigure"),
     (
         "writing",
         "author",
@@ -236,3 +238,9 @@ def test_functions_are_short(path: Path) -> None:
 def _is_kernel(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """True for what Triton compiles: shape comments carry the reader there."""
     return any("triton.jit" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE.parent / "fixtures").glob("*.py")), ids=lambda path: path.name)
+def test_what_tests_and_benchmarks_share_imports_neither(path: Path) -> None:
+    imported = {module.split(".")[0] for module, _, _ in _imports(_syntax(path))}
+    assert not imported & {"tests", "benchmarks"}

@@ -14,6 +14,7 @@ from patchkit.errors import SeriesError
 from patchkit.lock import (
     Lock,
     LockedArtifact,
+    LockedBelow,
     LockedFile,
     lock_command,
     match_lock,
@@ -258,3 +259,14 @@ def test_command_names_the_releases_at_hand_or_asks_for_a_wheel() -> None:
     assert (
         lock_command(Path("own"), (wheel, tree)) == f"{start} --artifact {wheel.root} --target vllm --root '/opt/a b'"
     )
+
+
+def test_what_stands_below_is_written_and_read_again() -> None:
+    below = LockedBelow(
+        series="vllm/0.6.3", patches=(("0001-a.patch", A),), files=(("vllm/new.py", D), ("vllm/old.py", None))
+    )
+    lock = replace(LOCK, artifacts=(replace(LOCK.artifacts[0], below=below),))
+
+    assert parse_lock(render_lock(lock), source="series.lock") == lock
+    assert lock.artifacts[0].ground == {"vllm/new.py": D, "vllm/old.py": None, "vllm/version.py": A}
+    assert LOCK.artifacts[0].ground == {"vllm/new.py": None, "vllm/old.py": B, "vllm/version.py": A}

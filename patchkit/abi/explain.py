@@ -18,13 +18,12 @@ from patchkit.record import dataclass
 
 _MANGLED = compile_lazily(r"_?(_Z[A-Za-z0-9_.$]{2,})")
 _UNDEFINED = compile_lazily(
-    r"(?:undefined symbol:?|symbol not found:|lookup error:.*?symbol:?)\s*`?'?([A-Za-z_][\w.$]*)"
+    r"(?:undefined symbol:?|symbol not found:|lookup error:.{0,1000}?symbol:?)\s*`?'?([A-Za-z_][\w.$]*)"
 )
 _VERSION = compile_lazily(r"\b((?:GLIBC|GLIBCXX|CXXABI)_[0-9][0-9.]*[0-9])")
-_LIBRARY = compile_lazily(r"\b(lib[\w.+-]+?\.so(?:\.[0-9]+)*)(?=: cannot open| => not found)")
+_LIBRARY = compile_lazily(r"\b(lib[\w.+-]{1,255}?\.so(?:\.[0-9]+)*)(?=: cannot open| => not found)")
 _MODULE = compile_lazily(r"No module named '?([A-Za-z_][\w.]*)")
 _PLAIN = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
-_LONGEST = 1 << 18
 _STEP = 256  # symbols between two reports
 
 
@@ -60,7 +59,6 @@ def explain(text: str, facts: Facts, on_explained: Callable[[int, int], None] | 
 
     `on_explained` is told now and then how many of how many symbols are done. UsageError when nothing is named.
     """
-    text = text[:_LONGEST]
     found = [
         *_explain_symbols(tuple(_symbols(text, facts)), facts, on_explained),
         *(_of_version(version) for version in dict.fromkeys(_VERSION.findall(text))),

@@ -13,7 +13,7 @@ from patchkit.abi.elf_file import open_elf
 from patchkit.abi.elf_symbols import read_export_names
 from patchkit.abi.layout import Field, StructLayout
 from patchkit.abi.layout_load import SYMBOL, VERSION
-from patchkit.errors import RefusedError, UsageError
+from patchkit.errors import RefusedError
 from patchkit.process import Completed, run_child
 
 _PATIENCE_SECONDS = 60.0
@@ -56,8 +56,6 @@ def library_layouts(library: Path) -> tuple[StructLayout, ...]:
 
 def _require_table(library: Path) -> None:
     """Look at the file without loading it. The loader maps a file: what is missing at its end would be a SIGBUS."""
-    if not library.exists():
-        raise UsageError(f"{library} is not there", hint="check the path")
     with open_elf(library) as elf:
         elf.require_whole()
         exports = read_export_names(elf, Dynamic(elf))

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from patchkit.abi.verdicts import CheckReport, Verdict
-from patchkit.cli.abi_ground import Ground, against_torch, find_distribution
+from patchkit.cli.abi_ground import Ground, against_torch, find_distribution, sites_of
 from patchkit.cli.abi_show import check_document, show_check
 from patchkit.cli.options import Choice, json_option, tree_options
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 from patchkit.pattern import compile_lazily
+
+if TYPE_CHECKING:
+    from patchkit.abi.wheel_name import Destination
 
 _GLIBC = compile_lazily(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
@@ -38,7 +44,8 @@ def command(*, choice: Choice, wheel: Path | None, against: str, glibc: str, ver
 
     Columns: symbols, system versions, mangling, layout, vtable, op schemas, argument classes. What nobody recorded is
     `not known`, never ok; a difference that the file may touch, or may not, is `at risk`. --target takes an engine or
-    any other distribution. Exit status 1 when something is broken.
+    any other distribution; --wheel a file, whose name is compared with its metadata, this machine and --python. Exit
+    status 1 when something is broken.
 
     \b
     Examples:
@@ -59,10 +66,13 @@ def command(*, choice: Choice, wheel: Path | None, against: str, glibc: str, ver
 def _ground(choice: Choice, wheel: Path | None, opened: ExitStack, output: Output) -> Ground:
     if wheel is None:
         return find_distribution(choice, output)
+    if choice.target or choice.root or choice.fetch:
+        raise UsageError("--wheel and --target, --root or --fetch name two things", hint="give one of them")
     from patchkit.abi.inspect_wheel import unpacked_objects
 
+    sites, python, version = sites_of(choice) if choice.python is not None else ((), None, "")
     root, dist_info = opened.enter_context(unpacked_objects(wheel, tell=output.progress))
-    return Ground(root=root, dist_info=dist_info, sites=(), python=None, python_version="", file=wheel.name)
+    return Ground(root=root, dist_info=dist_info, sites=sites, python=python, python_version=version, file=wheel.name)
 
 
 def _report(ground: Ground, against: str, glibc: str) -> CheckReport:
@@ -71,6 +81,7 @@ def _report(ground: Ground, against: str, glibc: str) -> CheckReport:
     from patchkit.abi.libraries import find_libraries
     from patchkit.abi.snapshot import TORCH, stored_facts
     from patchkit.abi.system import other_system, read_system
+    from patchkit.abi.wheel_name import audit_name
     from patchkit.abi.wheel_tags import audit_tags
 
     facts = stored_facts()
@@ -82,7 +93,19 @@ def _report(ground: Ground, against: str, glibc: str) -> CheckReport:
         raise UsageError(f"no glibc {glibc[:40]!r}", why="  --glibc takes a version like 2.31")
     system = other_system(glibc) if glibc else read_system()
     findings = (
+        *audit_name(wheel, _destination(ground, glibc)),
         *audit_tags(wheel, ground.python_version),
         *find_libraries(wheel, ground.root, sites=ground.sites, system=system, torch=torch),
     )
     return check_wheel(wheel, torch, system=system, facts=facts, findings=findings)
+
+
+def _destination(ground: Ground, glibc: str) -> Destination:
+    """Return where the wheel is to go: this machine, or any with a glibc, and the Python that was named or runs."""
+    from patchkit.abi.wheel_name import Destination
+
+    return Destination(
+        machine="" if glibc else os.uname().machine,
+        python_version=ground.python_version or f"{sys.version_info[0]}.{sys.version_info[1]}",
+        chosen=bool(ground.python_version),
+    )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from patchkit.abi.explain import Explanation
 from patchkit.cli.options import json_option
+from patchkit.cli.reading import read_stdin
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
-
-_MOST_READ = 1 << 18
 
 
 @click.command("explain", short_help="What a symbol or a pasted ImportError means, and which torch has it.")
@@ -20,7 +17,8 @@ _MOST_READ = 1 << 18
 def command(*, text: tuple[str, ...], output: Output) -> int:
     """Say what a symbol is, which stored torch releases have it, which dropped it, and why it may be missing.
 
-    TEXT is a mangled or demangled symbol, or the whole message of a failed import; - reads it from stdin.
+    TEXT is a mangled or demangled symbol, or the whole message of a failed import; - reads it from stdin, a log of up
+    to 16 MiB. More is refused, since the answer may stand in what was not read.
 
     \b
     Examples:
@@ -31,7 +29,7 @@ def command(*, text: tuple[str, ...], output: Output) -> int:
     from patchkit.abi.explain import explain
     from patchkit.abi.snapshot import stored_facts
 
-    given = sys.stdin.read(_MOST_READ) if text == ("-",) else " ".join(text)
+    given = read_stdin(output.progress) if text == ("-",) else " ".join(text)
     found = explain(given, stored_facts(), lambda done, count: output.progress(f"explained {done} of {count} symbols"))
     if output.machine:
         output.document({"schema": 1, "explanations": [_document(one) for one in found]})

@@ -104,7 +104,7 @@ def _find_other(choice: Choice) -> Ground:
         from patchkit.fetch import fetch_distribution
 
         fetch_distribution(name, specifier, choice.fetch)
-    sites, python, version = _sites(choice)
+    sites, python, version = sites_of(choice)
     wanted = normalise_name(name)
     holders = [site for site in sites if _holds(site, wanted)]
     if not holders:
@@ -125,7 +125,8 @@ def _find_other(choice: Choice) -> Ground:
     return Ground(root=holders[0], dist_info=dist_info, sites=sites, python=python, python_version=version)
 
 
-def _sites(choice: Choice) -> tuple[tuple[Path, ...], Path | None, str]:
+def sites_of(choice: Choice) -> tuple[tuple[Path, ...], Path | None, str]:
+    """Return the directories that an interpreter or a prefix looks in, that interpreter and its version."""
     root = choice.root or choice.fetch
     if root is not None:
         return (root, *prefix_sites(root)), None, ""

@@ -16,7 +16,7 @@ from patchkit.cli.options import (
     timestamp,
     tree_options,
 )
-from patchkit.cli.show import edit_words, plan_document, show_plan
+from patchkit.cli.show import edit_words, result_document, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -47,7 +47,7 @@ def command(*, choice: Choice, asked: dict[str, Any], output: Output) -> int:
         result = apply_request(session, request, now=timestamp(epoch), epoch=epoch)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
     if output.machine:
-        output.document({**plan_document(result.plan, status=status), "changed": result.changed})
+        output.document(result_document(result, status=status))
         return status
     _show(result, output)
     return status

@@ -33,9 +33,9 @@ def command(*, old: Path, new: Path | None, choice: Choice, asked: dict[str, Any
       patchkit config diff old.config new.config
       patchkit config diff prod.config --target vllm
     """
-    before = read_settings(old)
+    before = read_settings(old, output)
     if new is not None:
-        after = read_settings(new)
+        after = read_settings(new, output)
     else:
         toggles = open_toggles(choice, asked, output).toggles
         values = (*toggles.resolution.configuration.values, *toggles.unnamed.values)
@@ -49,9 +49,9 @@ def command(*, old: Path, new: Path | None, choice: Choice, asked: dict[str, Any
     return ExitStatus.DONE
 
 
-def read_settings(path: Path) -> dict[str, str]:
+def read_settings(path: Path, output: Output) -> dict[str, str]:
     """Read a .config as a mapping from symbol to value."""
-    return _settings(read_text(path), str(path))
+    return _settings(read_text(path, output.progress), str(path))
 
 
 def _settings(text: str, source: str) -> dict[str, str]:

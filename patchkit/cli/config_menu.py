@@ -105,7 +105,7 @@ def _set(opened: Opened, choice: Choice, working: Path, output: Output) -> int:
     from patchkit.reconfigure import reconfigure
     from patchkit.session import open_session
 
-    given = parse_dotconfig(read_text(working), "the menu")
+    given = parse_dotconfig(read_text(working, output.progress), "the menu")
     terms = replace(opened.request.terms, configuration=merge(given), assignments=given)
     request = replace(opened.request, terms=terms)
     epoch = source_date_epoch()

@@ -33,7 +33,7 @@ def command(*, old: Path, file: Path | None, choice: Choice, asked: dict[str, An
       patchkit config olddefconfig old.config --target vllm --output new.config
       patchkit config olddefconfig old.config --target vllm==0.6.3 --json
     """
-    before = read_settings(old)
+    before = read_settings(old, output)
     opened = open_toggles(choice, {**asked, "config": (old, *asked["config"])}, output, kept=False)
     content = dotconfig_of(opened.toggles)
     after = {one.symbol: one.value for one in parse_dotconfig(content.decode("utf-8", "surrogateescape"), "new")}

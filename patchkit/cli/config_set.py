@@ -15,7 +15,7 @@ from patchkit.cli.options import (
     timestamp,
     tree_options,
 )
-from patchkit.cli.show import edit_words, plan_document, show_plan
+from patchkit.cli.show import edit_words, result_document, show_plan
 from patchkit.cli.toggling import toggle_options
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
@@ -86,8 +86,7 @@ def _document(done: Reconfigured, status: int) -> dict[str, object]:
         {"symbol": one.symbol, "before": one.before, "after": one.after, "origin": one.origin} for one in done.changes
     ]
     return {
-        **plan_document(done.result.plan, status=status),
-        "changed": done.result.changed,
+        **result_document(done.result, status=status),
         "changes": changed,
         "rebuild": list(done.rebuild),
     }

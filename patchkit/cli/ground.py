@@ -35,6 +35,11 @@ work_option = click.option(
 )
 
 
+on_shipped_option = click.option(
+    "--on-shipped", is_flag=True, help="Begin a series that is cut on top of the shipped one; it remembers that."
+)
+
+
 def ground_options(function: _Function) -> _Function:
     """Add the tree options and --artifact; the function gets both as `choice` and `artifact`."""
 

@@ -160,7 +160,8 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
     from patchkit.config.dotconfig import merge, parse_dotconfig, parse_setting
     from patchkit.resources import patches_directory, user_directories
 
-    given = [parse_dotconfig(read_text(path), str(path)) for path in asked["config"]]
+    say = command_output().progress
+    given = [parse_dotconfig(read_text(path, say), str(path)) for path in asked["config"]]
     given.append(tuple(parse_setting(text) for text in asked["settings"]))
     configuration = merge(*given)
     terms = Terms(
@@ -186,7 +187,7 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
     return Request(
         shipped=None if ad_hoc or asked["no_shipped"] else patches_directory(),
         directories=directories,
-        patches=tuple(read_patch(path) for path in asked["patch"]),
+        patches=tuple(read_patch(path, say) for path in asked["patch"]),
         terms=terms,
         check_all_syntax=asked["check_syntax"],
         lenient=not asked["patches"],

@@ -11,7 +11,7 @@ from patchkit.cli.show import edit_words, plan_document, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
-from patchkit.workflow import foresee, plan_request
+from patchkit.workflow import changes_anything, foresee, plan_request
 
 
 @click.command("plan", short_help="What apply would do. Writes nothing.")
@@ -32,13 +32,14 @@ def command(*, choice: Choice, asked: dict[str, Any], verbose: bool, output: Out
     request = make_request(asked, tree)
     with open_session(tree, write=False, say=output.note) as session:
         plan = foresee(session, plan_request(session, request))
+        changes = not plan.refused and changes_anything(session, plan)
     status = ExitStatus.REFUSED if plan.refused else ExitStatus.DONE
     if output.machine:
-        output.document(plan_document(plan, status=status))
+        output.document({**plan_document(plan, status=status), "changes": changes})
         return status
     show_plan(plan, output, verbose=verbose)
     if plan.refused:
         output.line("apply would refuse; nothing would be written", style="bad")
     else:
-        output.line(f"apply would change {edit_words(plan)}" if plan.edits else "nothing to do", style="good")
+        output.line(f"apply would change {edit_words(plan)}" if changes else "nothing to do", style="good")
     return status

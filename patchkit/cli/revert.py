@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
-from patchkit.cli.show import counted, edit_words, plan_document, show_plan
+from patchkit.cli.show import counted, edit_words, result_document, show_plan
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -48,7 +48,7 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
         result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch, save_edits=saver)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
     if output.machine:
-        output.document({**plan_document(result.plan, status=status), "changed": result.changed})
+        output.document(result_document(result, status=status))
         return status
     for warning in result.warnings:
         output.note(f"warning: {warning}", style="doubt")

@@ -10,20 +10,30 @@ import click
 from patchkit.archive import Artifact
 from patchkit.author import NamePaths, import_patch
 from patchkit.catalogue import default_applies_to, series_directory
-from patchkit.cli.ground import ground_options, make_letterhead, open_grounds, patches_option, writing
+from patchkit.cli.ground import (
+    ground_options,
+    make_letterhead,
+    on_shipped_option,
+    open_grounds,
+    patches_option,
+    writing,
+)
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.reading import read_patch
+from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.render import render_file
 from patchkit.errors import UsageError
+from patchkit.locking import ground_of
 from patchkit.naming import names_as_written, names_in_tree
 from patchkit.output import Output
-from patchkit.series import read_entries
+from patchkit.series import Series, read_entries, stands_on_shipped
 from patchkit.strip import outside_note
+from patchkit.trailers import parse_trailers
 
 
 @click.command("import", short_help="Add any diff as a patch.")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @patches_option
 @ground_options
 @click.option("--subject", default="", help="The title, where the diff has none; its file name without.")
@@ -32,7 +42,8 @@ from patchkit.strip import outside_note
 @click.option(
     "--author", default="", metavar="'NAME <MAIL>'", help="Who made it, where the diff does not say; git's user."
 )
-def command(
+@on_shipped_option
+def command(  # noqa: PLR0913 -- an option each
     *,
     file: Path,
     patches: Path,
@@ -42,44 +53,60 @@ def command(
     strip: int | None,
     package_only: bool,
     author: str,
+    on_shipped: bool,
 ) -> int:
-    """Copy a diff into a series: numbered, with a header, its names as a wheel has its files. Hunks are never changed.
+    """Copy a diff (- for stdin) into a series: numbered, with a header, names as in a wheel. Hunks are never changed.
 
     With --target, --root or --artifact the names are looked for in that release, the patch is for that version where
     its header does not say otherwise, and the series is ENGINE/VERSION below --patches unless --patches is a series
-    itself. Without, the names must be a/PACKAGE/... and b/PACKAGE/...
+    itself. Without, the names must be a/PACKAGE/... and b/PACKAGE/... With --on-shipped a series begins that is cut on
+    top of the shipped one: a diff against the tree as the shipped series leaves it.
 
     \b
     Examples:
       patchkit series import pr-9034.diff --patches ./patches --target vllm==0.6.3 --package-only
       patchkit series import fix.patch --patches ./our-series --subject "Read the version from metadata"
+      patchkit series import ours.diff --patches ./patches --target vllm==0.6.3 --on-shipped
     """
     output = command_output(acting=True)
+    patch = _read(file, output)
     with open_grounds(choice, artifact, output) as grounds:
         if len(grounds) > 1:
             raise UsageError(f"{len(grounds)} releases named", hint="a diff is imported with the names of one")
         ground = grounds[0] if grounds else None
         tree = ground.tree if ground is not None else None
         directory = series_directory(patches, tree)
-        names = _names(file, ground, strip, output)
-        letterhead = make_letterhead(subject, author)
+        names = _names(patch, _stood_on(ground, directory, on_shipped=on_shipped), strip, output)
         with writing(directory):
             written = import_patch(
                 directory,
-                file,
-                letterhead,
-                slug="",
+                patch,
+                make_letterhead(subject, author),
+                slug=_title(patch, subject) if str(file) == "-" or file.is_fifo() else "",
                 name_paths=names,
                 package_only=package_only,
                 applies_to=default_applies_to(tree),
+                on_shipped=on_shipped,
             )
     output.line(f"imported: {written.path}", style="good")
-    for twin in _twins(directory, written.name):
-        words = f"warning: {twin} has the same change; delete {written.name} and its line in series if it is not meant"
-        output.note(words, style="doubt")
+    _show_twins(directory, written.name, output)
     _show_outside(written.outside, output, left_out=package_only)
     output.note(f"next: fill in its header, then patchkit series lint {patches}")
     return 0
+
+
+def _stood_on(release: Artifact | None, directory: Path, *, on_shipped: bool) -> Artifact | None:
+    """Return what the names are looked for in: the release, or that with the shipped series on it."""
+    if release is None or not (on_shipped or stands_on_shipped(directory)):
+        return release
+    begun = Series(engine=release.tree.engine, version="", directory=directory, entries=(), lock=None, on_shipped=True)
+    return ground_of(begun, release)[0]
+
+
+def _show_twins(directory: Path, name: str, output: Output) -> None:
+    for twin in _twins(directory, name):
+        words = f"warning: {twin} has the same change; delete {name} and its line in series if it is not meant"
+        output.note(words, style="doubt")
 
 
 def _twins(directory: Path, name: str) -> Iterator[str]:
@@ -102,8 +129,17 @@ def _show_outside(outside: tuple[str, ...], output: Output, *, left_out: bool) -
         )
 
 
-def _names(file: Path, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:
-    patch = parse_patch(read_patch(file)[1], source=str(file))
+def _read(file: Path, output: Output) -> Patch:
+    source, raw = read_patch(file, output.progress)
+    return parse_patch(raw, source=str(source))
+
+
+def _title(patch: Patch, subject: str) -> str:
+    """Return what to call a patch that came through a pipe, which has no name."""
+    return subject or parse_trailers(patch.preamble, source=patch.source).subject or "imported"
+
+
+def _names(patch: Patch, ground: Artifact | None, strip: int | None, output: Output) -> NamePaths:
     if ground is None:
         if strip is not None:
             raise UsageError("--strip needs a tree", why="names are taken as they are", hint="give --target or --root")

@@ -15,7 +15,7 @@ from patchkit.errors import ExitStatus, PatchkitError, UsageError
 from patchkit.lint import Finding, Severity, lint_on, lint_series, unreadable
 from patchkit.output import Output
 from patchkit.resources import patches_directory, user_directories
-from patchkit.toggle_lint import lint_combinations, lint_toggles
+from patchkit.toggle_lint import lint_combinations, lint_stacked, lint_toggles
 
 
 @click.command("lint", short_help="What is wrong with a series.")
@@ -26,8 +26,9 @@ def command(*, names: tuple[str, ...], choice: Choice, artifact: tuple[Path, ...
     """Check series as they are written, and on every release that is named: a wheel, an installation, a checkout.
 
     On a release: every patch applies, files parse, the bytes are the lock's, and taking the patches out one by one
-    gives the release's bytes again. All findings are shown; an error among them makes the exit status 1. Without
-    arguments all shipped series are checked, and those of [tool.patchkit] in pyproject.toml.
+    gives the release's bytes again. A series that stands on the shipped one is checked on top of it. All findings are
+    shown; an error among them makes the exit status 1. Without arguments all shipped series are checked, and those of
+    [tool.patchkit] in pyproject.toml.
 
     \b
     Examples:
@@ -69,6 +70,7 @@ def _check(found: Sequence[Shelved], grounds: Sequence[Artifact], output: Output
         findings = [*lint_series(series, [grounds[place].tree for place in on]), *lint_toggles(series)]
         for place in on:
             findings += lint_on(series, grounds[place])
+            findings += lint_stacked(series, grounds[place])
             findings += lint_combinations(series, grounds[place])
         used.update(on)
         rows.append((shelved, [_name(grounds[place]) for place in on], findings))

@@ -58,6 +58,8 @@ def _show(origin: str, shelved: Shelved, series: Series | PatchkitError, output:
         return
     name = f"{series.engine or '(any engine)'}/{series.version}"
     output.line(f"{name} ({origin}), {patches_words(len(series.entries))}, in {series.directory}", style="head")
+    if series.on_shipped:
+        output.line("  stands on the shipped series")
     releases = _locked(series)
     for release in releases:
         output.line(f"  locked: {release}")
@@ -80,6 +82,7 @@ def _document(origin: str, shelved: Shelved, series: Series | PatchkitError) -> 
         "version": shelved.version,
         "directory": str(shelved.directory),
         "patches": [entry.name for entry in series.entries] if isinstance(series, Series) else None,
+        "on_shipped": series.on_shipped if isinstance(series, Series) else None,
         "locked": _locked(series) if isinstance(series, Series) else None,
         "stale": list(stale_entries(series)) if isinstance(series, Series) else None,
         "error": "" if readable else str(series),

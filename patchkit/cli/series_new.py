@@ -8,7 +8,7 @@ import click
 
 from patchkit.author import new_patch
 from patchkit.catalogue import default_applies_to, series_directory
-from patchkit.cli.ground import make_letterhead, names_a_tree, patches_option, writing
+from patchkit.cli.ground import make_letterhead, names_a_tree, on_shipped_option, patches_option, writing
 from patchkit.cli.options import Choice, command_output, select_tree, tree_options
 
 
@@ -22,18 +22,30 @@ from patchkit.cli.options import Choice, command_output, select_tree, tree_optio
     "--applies-to", default="", metavar="TARGET", help="The releases it is for: vllm>=0.6.3,<0.6.5; the tree's without."
 )
 @click.option("--author", default="", metavar="'NAME <MAIL>'", help="Who made it; git's user without.")
+@on_shipped_option
 def command(
-    *, slug: str, patches: Path, choice: Choice, subject: str, config: str, applies_to: str, author: str
+    *,
+    slug: str,
+    patches: Path,
+    choice: Choice,
+    subject: str,
+    config: str,
+    applies_to: str,
+    author: str,
+    on_shipped: bool,
 ) -> int:
     """Add the next NNNN-SLUG.patch to a series: a header and no change yet. `series edit` and `refresh` fill it.
 
     The series is the directory of --patches, or the one in it. With --target or --root it is ENGINE/VERSION below it,
-    and without --applies-to the patch is for that version.
+    and without --applies-to the patch is for that version. A series that begins with --on-shipped is cut on top of the
+    shipped series, whose lines its patches may then edit.
 
     \b
-    Example:
+    Examples:
       patchkit series new longer-timeout --patches ./patches --target vllm==0.6.3 \\
           --subject "Wait longer for the engine" --applies-to "vllm>=0.6.3,<0.6.5"
+      patchkit series new version-suffix --patches ./patches --target vllm==0.6.3 --on-shipped \\
+          --subject "Say in the version that it is our build"
     """
     output = command_output(acting=True)
     tree = select_tree(choice, output) if names_a_tree(choice) else None
@@ -41,7 +53,7 @@ def command(
     letterhead = make_letterhead(subject, author, tuple(pair for pair in trailers if pair[1]))
     directory = series_directory(patches, tree)
     with writing(directory):
-        written = new_patch(directory, slug, letterhead)
+        written = new_patch(directory, slug, letterhead, on_shipped=on_shipped)
     output.line(f"new: {written.path}", style="good")
     edit = f"patchkit series edit {written.name} --patches {patches} --work DIR"
     output.note(f"next: {edit}; the release to edit is named with --target, --python, --root or --artifact")

@@ -43,6 +43,8 @@ def command(*, name: str, choice: Choice, output: Output) -> int:
     stale = ", ".join(stale_entries(series))
     note = f"; the lock is stale, it differs for {stale}" if stale else ""
     output.line(f"{series.engine or '(any engine)'}/{series.version} in {series.directory}", style="head")
+    if series.on_shipped:
+        output.line("stands on the shipped series")
     output.line(f"locked: {', '.join(locked) or 'for no release'}{note}")
     for entry in series.entries:
         _show(entry, output)
@@ -89,6 +91,7 @@ def _document(series: Series) -> dict[str, object]:
         "engine": series.engine,
         "version": series.version,
         "directory": str(series.directory),
+        "on_shipped": series.on_shipped,
         "locked": [one.file for one in series.lock.artifacts] if series.lock is not None else [],
         "stale": list(stale_entries(series)),
         "patches": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Placement, Verdict
@@ -12,6 +13,9 @@ from patchkit.receipt import AppliedLayer, Receipt
 from patchkit.session import Condition
 from patchkit.stack import left_out_as
 from patchkit.target import TargetTree
+
+if TYPE_CHECKING:
+    from patchkit.workflow import Result
 
 SCHEMA = 1
 _STYLE = {
@@ -59,6 +63,8 @@ def counted(number: int, noun: str) -> str:
 
 def edit_words(plan: Plan) -> str:
     """Say how many files a plan changes; RECORD, which follows the others, is not counted with them."""
+    if not plan.edits:
+        return "no file, only the state in .patchkit"
     record = [edit for edit in plan.edits if plan.tree.distribution and str(edit.path.parent) == plan.tree.distribution]
     files = counted(len(plan.edits) - len(record), "file")
     return f"{files} and RECORD" if record else files
@@ -121,6 +127,15 @@ def _hunk_words(number: int, placement: Placement) -> str:
     verdict = f"offset {placement.offset:+d}" if placement.verdict is Verdict.OFFSET else placement.verdict.value
     reason = f": {placement.reason}" if placement.reason else ""
     return f"hunk {number} (line {hunk.old_start}, patch line {hunk.line_number}): {verdict}{reason}"
+
+
+def result_document(result: Result, *, status: int) -> dict[str, object]:
+    """Return what an act came to for JSON: its plan, with the warnings of the writing behind those of the plan."""
+    return {
+        **plan_document(result.plan, status=status),
+        "warnings": [*result.plan.warnings, *result.warnings],
+        "changed": result.changed,
+    }
 
 
 def plan_document(plan: Plan, *, status: int) -> dict[str, object]:

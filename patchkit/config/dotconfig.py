@@ -43,6 +43,9 @@ _ALMOST = compile_lazily(r"#\s*CONFIG_[A-Za-z0-9_]+\s+is\s+not\s+set\W*", re.IGN
 _QUOTED = compile_lazily(r'"((?:[^"\\]|\\.)*)"')
 _INT = compile_lazily(r"-?[0-9]+")
 _HEX = compile_lazily(r"0[xX][0-9a-fA-F]+")
+_LONGEST_VALUE = 1 << 16  # characters; a name of a file has at most 4096
+_LONGEST_NUMBER = 64
+_SHORTER = "let the value name a file that holds the text"
 _EXAMPLE = 'as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
 
 
@@ -57,6 +60,9 @@ def parse_dotconfig(text: str, source: str) -> tuple[Assignment, ...]:
             continue
         else:
             symbol, value, kind = _assigned(line, source, number)
+        if too_long := _too_long(value, kind):
+            what, shown = f"CONFIG_{symbol}: the value is too long", line[:120].encode("utf-8", "surrogateescape")
+            raise ParseError(what, source=source, line_number=number, line=shown, why=too_long, hint=_SHORTER)
         assignments.append(Assignment(symbol=symbol, value=value, kind=kind, origin=f"{source}:{number}"))
     return tuple(assignments)
 
@@ -68,6 +74,8 @@ def parse_setting(text: str, origin: str = "--set") -> Assignment:
         raise UsageError(f"{origin} {text!r}: not a setting", why="expected CONFIG_NAME=VALUE, as in CONFIG_X=y")
     symbol, written = match.groups()
     value, kind = _typed(written) or (written, ValueKind.STRING)
+    if too_long := _too_long(value, kind):
+        raise UsageError(f"{origin} CONFIG_{symbol}: the value is too long", why=too_long, hint=_SHORTER)
     return Assignment(symbol=symbol, value=value, kind=kind, origin=origin)
 
 
@@ -89,6 +97,12 @@ def is_enabled(symbol: str, configuration: Mapping[str, Assignment]) -> bool:
         return True
     found = configuration.get(symbol)
     return found is not None and found.kind is ValueKind.BOOL and found.value == "y"
+
+
+def _too_long(value: str, kind: ValueKind) -> str:
+    """Say why no symbol can have a value, "" when it can."""
+    most = _LONGEST_NUMBER if kind in (ValueKind.INT, ValueKind.HEX) else _LONGEST_VALUE
+    return f"expected at most {most:,} characters, found {len(value):,}" if len(value) > most else ""
 
 
 def _assigned(line: str, source: str, number: int) -> tuple[str, str, ValueKind]:

@@ -12,7 +12,7 @@ import pytest
 
 from patchkit.abi import layout_table
 from patchkit.abi.layout_table import library_layouts
-from patchkit.errors import ObjectFormatError, RefusedError, UsageError
+from patchkit.errors import ObjectFormatError, RefusedError
 from patchkit.resources import native_directory
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -144,6 +144,6 @@ def test_a_fifo_is_refused(tmp_path: Path) -> None:
         library_layouts(tmp_path / "libfifo.so")
 
 
-def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not there"):
+def test_a_file_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ObjectFormatError, match="libnothing"):
         library_layouts(tmp_path / "libnothing.so")

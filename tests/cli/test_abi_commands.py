@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from patchkit.errors import UsageError
 from tests.abi.binaries import EVERYWHERE, OLD_STRING, calling, compile_shared, needs_compiler, unpacked_wheel, zipped
 from tests.cli.said import Patchkit
 
@@ -35,11 +36,34 @@ class TestExplain:
     def test_words_of_a_message_need_no_quotes(self, patchkit: Patchkit) -> None:
         assert "SetDevice" in patchkit("abi", "explain", "ImportError:", "undefined", "symbol:", SYMBOL).out
 
-    def test_message_is_read_from_stdin(self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
-        import io
+    def test_message_is_read_from_stdin_behind_megabytes_of_a_log(
+        self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        log = tmp_path / "log"
+        log.write_bytes(b"step \xff done\n" * 100_000 + f"undefined symbol: {SYMBOL}\n".encode())
+        with log.open(encoding="utf-8") as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            assert "SetDevice" in patchkit("abi", "explain", "-").out
 
-        monkeypatch.setattr(sys, "stdin", io.StringIO(f"undefined symbol: {SYMBOL}\n"))
-        assert "SetDevice" in patchkit("abi", "explain", "-").out
+    def test_what_is_longer_than_is_read_is_refused(
+        self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr("patchkit.cli.reading.MAX_TEXT", 100)
+        log = tmp_path / "log"
+        log.write_text(f"undefined symbol: {SYMBOL}\n" + "x" * 100)
+        with log.open(encoding="utf-8") as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            said = patchkit("abi", "explain", "-")
+        assert (said.status, said.out) == (2, "")
+        assert "stdin: larger than 100 bytes" in said.err
+
+    @pytest.mark.parametrize("text", ["lib-" * 500_000, "lookup error: " * 200_000], ids=["library", "lookup"])
+    def test_long_line_that_is_nearly_a_message_takes_no_quadratic_time(self, patchkit: Patchkit, text: str) -> None:
+        from patchkit.abi.explain import explain
+        from patchkit.abi.snapshot import stored_facts
+
+        with pytest.raises(UsageError, match="no symbol"):
+            explain(text, stored_facts())
 
     def test_document(self, patchkit: Patchkit) -> None:
         [one] = patchkit("abi", "explain", SYMBOL, "--json").document["explanations"]
@@ -128,8 +152,29 @@ class TestCheck:
         ]
         assert (document["verdict"], document["status"]) == ("broken", 1)
 
+    def test_wheel_under_another_name_is_broken(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        wheel = zipped(kernel, tmp_path / "sgl_kernel-9.9.8-cp310-abi3-linux_x86_64.whl")
+        said = patchkit("abi", "check", "--wheel", wheel, "--against", "torch==2.6.0", "--glibc", "2.31")
+        assert said.status == 1
+        assert f"file name: {wheel.name} says version 9.9.8, its METADATA 9.9.9: pip refuses it" in said.out
+
+    def test_python_that_is_named_judges_the_tag_of_a_wheel(
+        self, patchkit: Patchkit, kernel: Path, tmp_path: Path
+    ) -> None:
+        wheel = zipped(kernel, tmp_path / "sgl_kernel-9.9.9-cp27-cp27mu-linux_x86_64.whl")
+        asked = ("abi", "check", "--wheel", wheel, "--against", "torch==2.6.0", "--glibc", "2.31")
+        loose, named = patchkit(*asked), patchkit(*asked, "--python", sys.executable)
+        assert (loose.status, named.status) == (0, 1)
+        assert "--python EXE names the one that it is for" in loose.out
+        assert f"this is Python {sys.version_info[0]}.{sys.version_info[1]}" in named.out
+
+    def test_wheel_and_a_tree_are_two_things(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
+        wheel = zipped(kernel, tmp_path / "sgl_kernel-9.9.9-cp310-abi3-linux_x86_64.whl")
+        said = patchkit("abi", "check", "--wheel", wheel, "--root", kernel)
+        assert (said.status, "name two things" in said.err) == (2, True)
+
     def test_wheel_file_is_checked_as_it_is(self, patchkit: Patchkit, kernel: Path, tmp_path: Path) -> None:
-        wheel = zipped(kernel, tmp_path / "k.whl")
+        wheel = zipped(kernel, tmp_path / "sgl_kernel-9.9.9-cp310-abi3-linux_x86_64.whl")
         said = patchkit("abi", "check", "--wheel", wheel, "--against", "torch==2.6.0", "--glibc", "2.31", "-v")
         assert said.status == 0
         assert "on glibc 2.31" in said.out

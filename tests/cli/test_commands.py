@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import venv
 from pathlib import Path
 
 import pytest
@@ -240,3 +242,22 @@ class TestTargets:
     def test_none(self, patchkit: Patchkit, tmp_path: Path) -> None:
         said = patchkit("targets", "--root", tmp_path)
         assert (said.status, "no engine found" in said.out) == (0, True)
+
+
+def test_warnings_of_the_writing_are_in_the_document(patchkit: Patchkit, tmp_path: Path) -> None:
+    """A diff whose hunks are exact is not parsed; only the interpreter of the tree finds that its module is broken."""
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    (site,) = tmp_path.glob("env/lib/python3*/site-packages")
+    write_tree(site, wheel_tree("vllm", "0.6.3", engine(), installer="pip"))
+    python = tmp_path / "env/bin/python"
+    subprocess.run([python, "-m", "compileall", "-q", site / "vllm"], check=True)
+    broken = tmp_path / "broken.diff"
+    broken.write_text(DIFF.replace("+RATE = 2", "+RATE = ("))
+    where = ("--target", "vllm", "--python", python)
+    document = patchkit("apply", *where, "--patch", broken, "--json").document
+    assert document["changed"] is True
+    (warning,) = document["warnings"]
+    assert warning.startswith("bytecode was not made anew: ")
+    assert "vllm/engine.py" in warning
+    subprocess.run([python, "-m", "compileall", "-q", site / "vllm"], check=False)
+    assert patchkit("revert", *where, "--json").document["warnings"] == []

@@ -540,3 +540,64 @@ def test_status_tells_what_was_set_from_what_holds(patchkit: Patchkit, site: Pat
     said = patchkit("status", "--root", site)
     assert "CONFIG_SCALE=n was set; own/vllm/0.6.3, which has it, was taken out\n" in said.out
     assert "CONFIG_MINE=n\n" in said.out
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('CONFIG_SCALE_VALUE="%s"' % ("x" * 65537), "expected at most 65,536 characters, found 65,537"),
+        (f"CONFIG_SCALE_VALUE={'9' * 65}", "expected at most 64 characters, found 65"),
+        (f"CONFIG_SCALE_VALUE=0x{'f' * 63}", "expected at most 64 characters, found 65"),
+    ],
+    ids=["text", "int", "hex"],
+)
+def test_value_that_nobody_means_is_refused(
+    setting: str, said: str, patchkit: Patchkit, where: tuple[str, ...], site: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "long.config").write_text(f"CONFIG_SCALE=y\n{setting}\n")
+    before = snapshot(site)
+    from_file = patchkit("apply", *where, "--unlocked", "--config", tmp_path / "long.config")
+    assert (from_file.status, snapshot(site)) == (1, before)
+    assert "long.config:2: CONFIG_SCALE_VALUE: the value is too long" in from_file.err
+    given = patchkit("apply", *where, "--unlocked", "--set", setting.replace('"', ""))
+    assert (given.status, snapshot(site)) == (2, before)
+    for err in (from_file.err, given.err):
+        assert said in err
+        assert len(err) < 1000
+
+
+def test_plan_says_what_apply_does_where_no_file_changes(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path
+) -> None:
+    asked = (*where, "--unlocked")
+    assert patchkit("plan", *asked).out.endswith("nothing to do\n")
+    assert patchkit("plan", *asked, "--json").document["changes"] is False
+    (patched / ".patchkit/vllm/.config").write_text("# edited\n")
+    assert patchkit("plan", *asked, "--json").document["changes"] is True
+    planned = patchkit("plan", *asked).out.splitlines()[-1]
+    assert planned == "apply would change no file, only the state in .patchkit"
+    assert patchkit("apply", *asked).out.splitlines()[-1] == "applied: no file, only the state in .patchkit changed"
+    assert patchkit("plan", *asked).out.endswith("nothing to do\n")
+    assert patchkit("apply", *asked).out.endswith("nothing to do\n")
+
+
+@pytest.mark.parametrize("after", ["apply", "config set"])
+def test_symbols_of_a_layer_that_was_taken_out_stand_until_the_next_apply(
+    after: str, patchkit: Patchkit, site: Path, own: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(own, other)
+    (other / "vllm/0.6.3/series").write_text("0001-scale.patch\n")
+    patch = other / "vllm/0.6.3/0001-scale.patch"
+    patch.write_bytes(header("own", Config="OWN") + changed("vllm/later.py", "line 1\n", "one\n"))
+    (other / "vllm/Kconfig").write_text('config OWN\n\tbool "Own"\n')
+    here, series = ("--root", str(site), "--no-shipped"), ("--patches", str(other))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_OWN=y")
+    assert patchkit("apply", *here, "--patches", own, *series, "--unlocked", *settings).status == 0
+    assert patchkit("revert", "--root", site, "--layer", "1").status == 0
+    shown = [site / "vllm/_patchkit/autoconf.py", site / ".patchkit/vllm/.config"]
+    assert all("CONFIG_SCALE" in path.read_text() for path in shown)
+    assert "own/vllm/0.6.3, which has it, was taken out" in patchkit("status", "--root", site).out
+    command = ("apply", "--unlocked") if after == "apply" else ("config", "set", "CONFIG_OWN=n")
+    assert patchkit(*command, *here, *series).status == 0
+    assert not any("CONFIG_SCALE" in path.read_text() for path in shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -105,6 +106,36 @@ def test_patch_comes_from_a_process_substitution(root: Path, patch: Path) -> Non
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(("option", "name"), [("--patch", "fifo"), ("--config", "fifo"), ("--patch", "-")])
+def test_pipe_that_nobody_writes_is_named_and_left_by_interrupting(
+    option: str, name: str, root: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    read, write = os.pipe()
+    command = [*PATCHKIT, "plan", "--root", str(root), option, name]
+    child = subprocess.Popen(command, cwd=tmp_path, stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    told = child.stderr.readline().decode()
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    os.close(read)
+    os.close(write)
+    assert told == f"waiting for {'stdin' if name == '-' else name} to be written and closed; Ctrl-C gives up\n"
+    assert (child.returncode, out, err) == (130, b"", b"\ninterrupted\n")
+
+
+def test_patch_comes_through_a_fifo_that_is_written_late(root: Path, tmp_path: Path, patch: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    command = [*PATCHKIT, "apply", "--root", str(root), "--patch", "fifo"]
+    child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stderr is not None
+    assert child.stderr.readline().startswith(b"waiting for fifo")
+    (tmp_path / "fifo").write_bytes(patch.read_bytes())
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (0, b"")
+    assert b"applied: 2 files" in out
+
+
 def test_patch_is_read_up_to_the_cap_and_no_further(
     patchkit: Patchkit, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,3 +206,22 @@ def test_absolute_names_do_not_need_a_working_directory(
     os.chdir(gone)
     gone.rmdir()
     assert patchkit("apply", "--root", root, "--patch", patch).status == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ('"$@" <(cat "$0")', "0001-go-twice-as-fast.patch"),
+        ('"$@" - < "$0"', "0001-go-twice-as-fast.patch"),
+        ('"$@" - --subject "Rate" < "$0"', "0001-rate.patch"),
+        ('sed "/^Subject/d" "$0" | "$@" -', "0001-imported.patch"),
+    ],
+    ids=["substitution", "stdin", "subject", "untitled"],
+)
+def test_diff_is_imported_through_a_pipe(command: str, name: str, root: Path, tmp_path: Path) -> None:
+    mail = tmp_path / "mail.patch"
+    mail.write_text(f"From: A <a@b>\nSubject: [PATCH] Go twice as fast\n\n---\n{DIFF}")
+    arguments = [*PATCHKIT, "series", "import", "--patches", str(tmp_path / "own"), "--root", str(root)]
+    done = subprocess.run(["bash", "-c", command, str(mail), *arguments], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "own/vllm/0.6.3").glob("*.patch")] == [name]

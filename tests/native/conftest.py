@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.workshop import Workshop
+from fixtures.workshop import Workshop
 
 
 @pytest.fixture(scope="session")

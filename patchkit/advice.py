@@ -1,0 +1,52 @@
+"""What may help where a plan is refused: what the user probably meant, said beside the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from patchkit.asking import Asked, Request, named_series
+from patchkit.diff.parse import parse_patch
+from patchkit.errors import PatchkitError
+from patchkit.plan import Plan, Situation
+from patchkit.receipt import Origin
+from patchkit.strip import file_paths, find_map
+from patchkit.wanted import TreeNames
+
+
+def advise(plan: Plan, asked: Asked, request: Request, situation: Situation) -> Iterator[str]:
+    """Yield advice for a refused plan."""
+    yield from _cut_on_release(plan, asked)
+    if request.terms.strip is not None:
+        yield from _other_strip(plan, request, situation)
+
+
+def _cut_on_release(plan: Plan, asked: Asked) -> Iterator[str]:
+    """Name the patches of a user's series that meet the shipped one, and were cut without it."""
+    shipped = [layer for layer in plan.layers if layer.origin is Origin.SHIPPED]
+    patches = [patch for layer in shipped for patch in layer.patches if patch.enabled]
+    below = {path for patch in patches for pair in patch.paths for path in pair}
+    users = [one for one in asked.found if one[2] is Origin.USER and not one[1].on_shipped]
+    labels = {label for label, _ in named_series(users, plan.tree)}
+    for decision in plan.decisions:
+        refused = [str(file.path) for file in decision.files if file.refusal and str(file.path) in below]
+        if decision.layer in labels and refused:
+            yield (
+                f"{decision.patch} is cut on the release, and {shipped[0].name} below it changes {refused[0]}: "
+                "a series that begins with `series new --on-shipped` may edit its lines; --no-shipped leaves it out"
+            )
+
+
+def _other_strip(plan: Plan, request: Request, situation: Situation) -> Iterator[str]:
+    """Say which strip level would have been found for a diff of which nothing is in the tree at the one given."""
+    names = TreeNames(situation.entries, situation.pristine)
+    lost = {one.patch for one in plan.decisions if one.files and all(file.path is None for file in one.files)}
+    for path, raw in request.patches:
+        if path.name not in lost:
+            continue
+        patch = parse_patch(raw, source=str(path))
+        try:
+            found = find_map(patch, situation.tree, names.exist, strip=None)
+        except PatchkitError:  # nothing fits, and this is only advice
+            continue
+        if any(any(map(names.exist, filter(None, file_paths(file, found, names.exist)))) for file in patch.files):
+            yield f"{path.name}: without --strip {request.terms.strip} its files are found with {found.words}"
