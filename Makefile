@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 SHOW := .venv-demo
 SHOWN := $(SHOW)/.installed
-NATIVE := $(wildcard native/*/*.[ch] native/attention/*.cu native/attention/*.cuh native/*/*/*.h native/*/*.[ch]pp fixtures/programs/*)
+NATIVE := $(wildcard native/*/*.[ch] native/attention/*.cu native/attention/*.cuh native/*/*/*.h native/*/*.[ch]pp tests/native/programs/*)
 
 .PHONY: help demo demo-native test test-faults test-kernels engines test-engines break-engines lint format bench wheel clean
 

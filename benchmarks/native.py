@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import machine
-from fixtures.workshop import Workshop, environment
 from patchkit.native.settings import Settings
+from tests.native.workshop import Workshop, environment
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 

@@ -26,7 +26,6 @@ from typing import Any
 from benchmarks import native
 from benchmarks.attention_peers import CHECKOUT
 from benchmarks.two_machines import pack_or_run
-from fixtures.workshop import PROGRAMS, Workshop
 from patchkit.attention.peers import DISTRIBUTION, LIBRARY, SPECIFIER, pack_peers
 from patchkit.fetch import fetch_distribution
 from patchkit.native.build import BuildArtifact, BuildRequest, build
@@ -36,12 +35,13 @@ from patchkit.native.library import read_library
 from patchkit.native.settings import Settings
 from patchkit.native.symbols import entry_points, read_symbols
 from patchkit.native.torch_tree import read_torch
+from tests.native.workshop import Workshop
 
 COMMAND = "python -m benchmarks.native_gpu run"
 RECORD = "nvidia-h200-shim-fa3.json"
 ROUNDS = 3
 INSIDE = ("-m", "benchmarks.native_gpu_inside")
-_PARTS = ("patchkit", "native", "benchmarks", "fixtures")
+_PARTS = ("patchkit", "native", "benchmarks", "tests/native")
 _NVCC = ("-gencode=arch=compute_90,code=sm_90", "-O2", "-std=c++17", "-shared", "-cudart", "static")
 
 
@@ -114,7 +114,7 @@ def build_replacement(work: Path) -> Path:
     if nvcc is None:
         raise SystemExit("nvcc is not on the PATH")
     include = f"-I{CHECKOUT / 'native' / 'include'}"
-    source = str(PROGRAMS / "replacement.cpp")
+    source = str(CHECKOUT / "tests" / "native" / "programs" / "replacement.cpp")
     output = work / "libreplacement.so"
     compile_with((nvcc, *_NVCC, "-x", "cu", "-Xcompiler", "-fPIC", include, "-o", str(output), source), work)
     return output

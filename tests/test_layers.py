@@ -238,9 +238,3 @@ def test_functions_are_short(path: Path) -> None:
 def _is_kernel(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """True for what Triton compiles: shape comments carry the reader there."""
     return any("triton.jit" in ast.unparse(decorator) for decorator in node.decorator_list)
-
-
-@pytest.mark.parametrize("path", sorted((PACKAGE.parent / "fixtures").glob("*.py")), ids=lambda path: path.name)
-def test_what_tests_and_benchmarks_share_imports_neither(path: Path) -> None:
-    imported = {module.split(".")[0] for module, _, _ in _imports(_syntax(path))}
-    assert not imported & {"tests", "benchmarks"}

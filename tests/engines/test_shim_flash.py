@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from fixtures.workshop import PROGRAMS
 from patchkit.attention.peers import LIBRARY
 from patchkit.native.segment import Segment
 from tests.blackbox.command import CHECKOUT, patchkit
 from tests.dist_info import write_dist_info
 from tests.engines.recipe import HERE, VLLM_063, python_of
+from tests.native.workshop import PROGRAMS
 
 pytestmark = pytest.mark.engines
 

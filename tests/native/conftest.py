@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import Workshop
+from tests.native.workshop import Workshop
 
 
 @pytest.fixture(scope="session")

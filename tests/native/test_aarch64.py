@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import PROBED, PROGRAMS
 from patchkit.native.build import BuildArtifact, BuildRequest, build
 from patchkit.native.compiler import find_toolchain
 from patchkit.native.monitor import look
 from patchkit.native.symbols import named_entry_points
 from patchkit.resources import native_directory
+from tests.native.workshop import PROBED, PROGRAMS
 
 GCC, GXX, QEMU, ROOT = "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import PROBED, Workshop, run
 from patchkit.native.doctor import Diagnosis, diagnose
 from patchkit.native.library import read_library
 from patchkit.native.program import program_faults
 from patchkit.native.symbols import EntryPoint, named_entry_points
 from patchkit.native.target_libraries import TargetLibraries
+from tests.native.workshop import PROBED, Workshop, run
 
 pytestmark = pytest.mark.xdist_group("native")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import Workshop, run
 from patchkit.native.build import HOST_LIBRARY, BuildArtifact
 from patchkit.resources import native_directory
+from tests.native.workshop import Workshop, run
 
 pytestmark = pytest.mark.xdist_group("native")
 

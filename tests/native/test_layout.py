@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import Workshop, run
 from patchkit.abi.layout_agree import header_disagreements, library_disagreements
 from patchkit.native.build import HOST_LIBRARY, BuildRequest, build
 from patchkit.native.compiler import find_toolchain
@@ -16,6 +15,7 @@ from patchkit.native.layout import ATTENTION_HEADER, SHIM_HEADER, shared_layout
 from patchkit.native.settings import Settings
 from patchkit.native.symbols import HOST, read_symbols
 from patchkit.resources import native_directory
+from tests.native.workshop import Workshop, run
 
 pytestmark = pytest.mark.xdist_group("native")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import PROBED, Workshop, run
 from patchkit.native.segment import Segment
 from patchkit.native.settings import Settings
+from tests.native.workshop import PROBED, Workshop, run
 
 pytestmark = pytest.mark.xdist_group("native")
 

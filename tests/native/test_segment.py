@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import PROBED, Workshop, environment, run
 from patchkit.errors import ObjectFormatError, RefusedError, UsageError
 from patchkit.native import segment as numbers
 from patchkit.native.launch import compose_preload
@@ -23,6 +22,7 @@ from patchkit.native.settings import Settings, check_settings, from_numbers, par
 from patchkit.native.settings import numbers as settings_numbers
 from patchkit.native.symbols import HOST, read_symbols, symbols_text
 from patchkit.resources import native_directory
+from tests.native.workshop import PROBED, Workshop, environment, run
 
 pytestmark = pytest.mark.xdist_group("native")
 

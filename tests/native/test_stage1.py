@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import PROBED, WIDE, Workshop, environment, run
 from patchkit.native.monitor import forget, look
 from patchkit.native.segment import SLOTS
 from patchkit.native.settings import Settings
+from tests.native.workshop import PROBED, WIDE, Workshop, environment, run
 
 pytestmark = pytest.mark.xdist_group("native")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.workshop import Ran, Workshop, environment, run
 from patchkit.native.build import HOST_LIBRARY, BuildArtifact
 from patchkit.native.manifest import manifest_path
 from patchkit.native.monitor import look
 from patchkit.native.segment import Segment
 from patchkit.native.settings import Settings
+from tests.native.workshop import Ran, Workshop, environment, run
 
 pytestmark = pytest.mark.xdist_group("native")
 
