@@ -17,7 +17,7 @@ from patchkit.preflight import Checked, Preflight, heir
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
 from patchkit.staging import Dress, keep_entry, ourselves, write_file, write_link
-from patchkit.state import GENERATED
+from patchkit.state import GENERATED, pristine_name
 from patchkit.steps import Site
 from patchkit.tree import FileState, Kind
 
@@ -194,9 +194,9 @@ class _Stager:
             self._keep_pristine(path, pristine)
             return self._back_up(path, seen)
         # The tree's own file becomes the copy: nobody else has a name for it, and the tree gets a new one.
-        directory, name = self._pristine_place(path)
-        self._keep(path, (directory, name), seen)
-        return f"pristine/{path}"
+        goal = self._pristine_place(path)
+        self._keep(path, goal, seen)
+        return f"pristine/{goal[1]}"
 
     def _back_up(self, path: str, seen: Seen) -> str:
         self.count += 1
@@ -215,8 +215,7 @@ class _Stager:
         self._write_anew(*self._pristine_place(path), content)
 
     def _pristine_place(self, path: str) -> tuple[int, str]:
-        above, _, name = path.rpartition("/")
-        return self._directory(f"pristine/{above}" if above else "pristine"), name
+        return self._directory("pristine"), pristine_name(path)
 
     def _write_anew(self, directory: int, name: str, content: bytes) -> None:
         dress = Dress(_RECEIPT_MODE, seconds=self.seconds)
@@ -265,8 +264,6 @@ class _Stager:
             try:
                 self.site.directories.descriptor(path)
             except FileNotFoundError:
-                if "/" in name:
-                    self._directory(name.rpartition("/")[0])
                 self.site.directories.make(path, mode=0o755, owner=None)
             self.changed[path] = None
         return self.site.directories.descriptor(path)
