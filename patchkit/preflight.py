@@ -340,5 +340,6 @@ def _mount_points(root: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     real = os.fsencode(os.path.realpath(root)).rstrip(b"/") + b"/"
-    places = (_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ", 5)[4]) for line in lines)
-    return tuple(os.fsdecode(place.removeprefix(real)) for place in places if place.startswith(real))
+    places = (line.split(b" ", 5)[4] for line in lines)
+    whole = (_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), one) if b"\\" in one else one for one in places)
+    return tuple(os.fsdecode(one.removeprefix(real)) for one in whole if one.startswith(real))
