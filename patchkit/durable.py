@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-THREADS = 8
+THREADS = 4
 _FEW = 3
 
 
