@@ -8,7 +8,7 @@ import resource
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from patchkit.durable import sync_all
+from patchkit.durable import start_writing, sync_all
 from patchkit.errors import PatchkitError, RefusedError
 from patchkit.held import Seen
 from patchkit.journal import Act, Journal, Step
@@ -98,6 +98,7 @@ class _Stager:
 
     def sync_files(self) -> None:
         """Sync what was written since the last time."""
+        start_writing(self.unsynced)
         sync_all(self.unsynced)
         self.close_files()
 
