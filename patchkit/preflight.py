@@ -181,6 +181,8 @@ class _Inspector:
         if not (same and seen.kind is edit.before.kind) and not seen.has(edit.before):
             raise TreeChangedError("it was edited between plan and write")
         self._require_replaceable(path, seen)
+        if same and pristine is not None:  # one copy of the bytes is held, and the room of the other is used again
+            seen = replace(seen, content=pristine)
         return Checked(edit, path, seen, same)
 
     def _require_replaceable(self, path: str, seen: Seen) -> None:

@@ -19,8 +19,9 @@ def patch_proven(hunks: tuple[Hunk, ...], content: bytes) -> tuple[bytes, tuple[
     It is what `place_hunks` and `apply_placements` come to for proven content, at half the cost: a series with a lock
     is nothing but such hunks. None for anything else, also where a hunk's old lines stand above their place as well.
     """
-    pieces: list[bytes] = []
+    pieces: list[bytes | memoryview] = []
     placements: list[Placement] = []
+    view = memoryview(content)
     done = line = 0
     for hunk in hunks:
         sides = _plain_sides(hunk)
@@ -31,7 +32,7 @@ def patch_proven(hunks: tuple[Hunk, ...], content: bytes) -> tuple[bytes, tuple[
         at_line_start = not start or (start > 0 and content[start - 1] == _LF)
         if not at_line_start or line + content.count(b"\n", done, start) != hunk.old_start - 1:
             return None
-        pieces += (content[done:start], new)
+        pieces += (view[done:start], new)
         done = start + len(old)
         line = hunk.old_start - 1 + hunk.old_count
         placements.append(
@@ -46,7 +47,7 @@ def patch_proven(hunks: tuple[Hunk, ...], content: bytes) -> tuple[bytes, tuple[
                 proof=Proof.LOCK,
             )
         )
-    pieces.append(content[done:])
+    pieces.append(view[done:])
     return b"".join(pieces), tuple(placements)
 
 
