@@ -47,28 +47,34 @@ def main() -> int:
     print(report["machine"])
     print("; ".join(report["versions"].values()), flush=True)
     good = True
-    for name in options.scenario or SCENARIOS:
-        with tempfile.TemporaryDirectory(prefix="patchkit-bench-") as scratch:
-            try:
-                scenario = SCENARIOS[name](Path(scratch, "made"))
-                summaries = _measure(scenario, Path(scratch), options.runs)
-            except (UnavailableError, WrongResultError, subprocess.CalledProcessError) as error:
-                print(f"\n{name}: not measured: {error}", flush=True)
-                good = good and isinstance(error, UnavailableError)
-                continue
-        missed = _missed(scenario, summaries)
-        good = good and not missed
-        _print(scenario, summaries, missed)
-        report["scenarios"][name] = {
-            "what": scenario.what,
-            "missed": missed,
-            "contenders": {contender: dataclasses.asdict(summary) for contender, summary in summaries.items()},
-        }
+    with tempfile.TemporaryDirectory(prefix="patchkit-bench-") as scratch:
+        for name in options.scenario or SCENARIOS:
+            place = Path(scratch, name)
+            place.mkdir()
+            good = _run_scenario(name, place, options.runs, report) and good
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1) + "\n")
     if options.docs:
         _write_docs(report)
     return 0 if good else 1
+
+
+def _run_scenario(name: str, place: Path, runs: int, report: dict[str, Any]) -> bool:
+    """Measure a scenario, print its table and add it to the report; False when patchkit is over a limit or failed."""
+    try:
+        scenario = SCENARIOS[name](place / "made")
+        summaries = _measure(scenario, place, runs)
+    except (UnavailableError, WrongResultError, subprocess.CalledProcessError) as error:
+        print(f"\n{name}: not measured: {error}", flush=True)
+        return isinstance(error, UnavailableError)
+    missed = _missed(scenario, summaries)
+    _print(scenario, summaries, missed)
+    report["scenarios"][name] = {
+        "what": scenario.what,
+        "missed": missed,
+        "contenders": {contender: dataclasses.asdict(summary) for contender, summary in summaries.items()},
+    }
+    return not missed
 
 
 def _options() -> argparse.Namespace:
@@ -106,14 +112,18 @@ def _versions() -> dict[str, str]:
 
 
 def _measure(scenario: Scenario, scratch: Path, runs: int) -> dict[str, Summary]:
-    """Let the contenders take turns; a peer that is not installed is left out."""
+    """Let the contenders take turns; a peer that is not installed is left out.
+
+    The copies stay until all scenarios are through: ext4 passes over inodes that were freed within the last minutes one
+    by one, so that after a few thousand deletions every new file costs all tools several times what it costs a user.
+    """
     contenders = [contender for contender in scenario.contenders if _is_installed(contender)]
     contenders.sort(key=lambda contender: not contender.reference)
     taken: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
     wanted: dict[str, bytes] | None = None
     for turn in range(runs):
         for contender in contenders:
-            box = scratch / "box"
+            box = scratch / f"box-{turn}-{contenders.index(contender)}"
             _copy(scenario.tree, box)
             one = run(["sh", "-c", contender.command], directory=box, log=scratch / "log")
             if one.status:
@@ -124,7 +134,6 @@ def _measure(scenario: Scenario, scratch: Path, runs: int) -> dict[str, Summary]
                 wanted = made if wanted is None else wanted
                 _compare(contender.name, made, wanted)
             taken[contender.name].append(one)
-            shutil.rmtree(box)
     return {
         contender.name: summarize(taken[contender.name])
         for contender in scenario.contenders

@@ -14,6 +14,7 @@ from patchkit.diff.apply import apply_placements
 from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
 from patchkit.diff.model import BinaryPatch, Change, FilePatch, Placement, Proof, Verdict
+from patchkit.diff.proven import patch_proven
 from patchkit.errors import PatchkitError, RefusedError, UnsafePathError
 from patchkit.overlay import Overlay
 from patchkit.record import dataclass, replace
@@ -171,8 +172,11 @@ def _new_content(
         return _binary_content(file, file.binary, path, entry)
     if not file.hunks:
         return entry.content, (), ""
-    lines = split_lines(entry.content)
     evidence = _evidence(file, path, entry, ground)
+    usual = patch_proven(file.hunks, entry.content) if evidence.proven and not (ground.moved or ground.crlf) else None
+    if usual is not None:
+        return (*usual, "")
+    lines = split_lines(entry.content)
     if ground.moved and evidence.base is not None:
         from patchkit.diff.compare import compare_lines
         from patchkit.moving import move_with_lines, surrounded_as_before

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from patchkit.pattern import compile_lazily
+from patchkit.tree import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,9 +93,9 @@ def _table(record: bytes) -> Mapping[str, tuple[str, int | None]]:
 
 
 def _split_rows(record: bytes) -> list[bytes]:
-    lines = record.splitlines(keepends=True)
-    if b'"' not in record or not any(line.count(b'"') % 2 for line in lines):  # no line end stands inside of quotes
-        return lines
+    inside, rest = b"".join(record.split(b'"')[1::2]), record.count(b'"') % 2
+    if not rest and b"\n" not in inside and b"\r" not in inside:  # no line end stands inside of quotes
+        return record.splitlines(keepends=True)
     rows = []
     position = 0
     while position < len(record):
@@ -141,7 +142,7 @@ def _changed_row(row: bytes, path: bytes, wanted: Mapping[bytes, bytes | None]) 
 
 
 def _render_row(quoted: bytes, content: bytes, end: bytes) -> bytes:
-    digest = binascii.b2a_base64(hashlib.sha256(content).digest(), newline=False).translate(_TO_URL).rstrip(b"=")
+    digest = binascii.b2a_base64(bytes.fromhex(sha256_of(content)), newline=False).translate(_TO_URL).rstrip(b"=")
     return b"%b,sha256=%b,%d%b" % (quoted, digest, len(content), end)
 
 

@@ -9,7 +9,7 @@ from patchkit.errors import UnsafePathError
 from patchkit.pattern import compile_lazily
 from patchkit.receipt import SCHEMA, parse_path, parse_state, read_checked, render_lines, render_state
 from patchkit.record import dataclass
-from patchkit.state import GENERATED, StateDirectory
+from patchkit.state import GENERATED, StateDirectory, pristine_name
 from patchkit.tree import FileState
 
 _NUMBERED = compile_lazily(r"(stage|backup)/[0-9]{1,9}")
@@ -84,7 +84,7 @@ def _parse_step(fields: Any, state: StateDirectory) -> Step:
     if path not in {f"{state.relative}/{name}" for name in ("receipt.json", *GENERATED)}:
         parse_path(path)
     for kept in (stage, backup):
-        if kept and not _NUMBERED.fullmatch(kept) and kept != f"pristine/{path}":
+        if kept and not _NUMBERED.fullmatch(kept) and kept != f"pristine/{pristine_name(path)}":
             raise UnsafePathError(f"{kept!r} is not where patchkit keeps a file")
     if any(type(number) is not int or number < 0 for number in (mode, user, group)) or mode > 0o7777:  # noqa: PLR2004
         raise ValueError("modes and owners are numbers")

@@ -20,7 +20,7 @@ from patchkit.target import TargetTree
 SCHEMA = 1
 LOCK_NAME = "series.lock"
 
-_SHA256 = compile_lazily(r"[0-9a-f]{64}")
+_HEX, _SHA256_LENGTH = "0123456789abcdef", 64
 _UNWRITABLE = compile_lazily(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")  # a byte of a name is \udc80 to \udcff
 _CONTROL = compile_lazily(r"[\x00-\x1f\x7f]")
 _SIZE_LIMIT = 64 * 1024 * 1024
@@ -184,6 +184,11 @@ def stale_patches(lock: Lock, patches: Iterable[tuple[str, str]]) -> tuple[str, 
     return tuple(sorted({name for name, _ in differing}))
 
 
+def _is_plain(text: str) -> bool:
+    """Tell whether a text is of visible ASCII and blanks, as nearly all are: then no pattern has to be compiled."""
+    return text.isascii() and text.isprintable()
+
+
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -256,12 +261,12 @@ class _LockReader:
 
     def _path(self, path: str) -> str:
         parts = path.split("/")
-        if _UNWRITABLE.search(path) or not all(parts) or {".", ".."} & set(parts):
+        if (not _is_plain(path) and _UNWRITABLE.search(path)) or not all(parts) or {".", ".."} & set(parts):
             raise self._fault("a path", "a relative path without `.` and `..`", path)
         return path
 
     def _sha256(self, value: object, place: str) -> str:
-        if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        if not isinstance(value, str) or len(value) != _SHA256_LENGTH or value.strip(_HEX):
             raise self._fault(place, "a sha256 in hex", value)
         return value
 
@@ -269,7 +274,7 @@ class _LockReader:
         return None if value is None else self._sha256(value, place)
 
     def _word(self, value: object, place: str) -> str:
-        if not isinstance(value, str) or not value or "/" in value or _CONTROL.search(value):
+        if not isinstance(value, str) or not value or "/" in value or (not _is_plain(value) and _CONTROL.search(value)):
             raise self._fault(place, "a name", value)
         return value
 

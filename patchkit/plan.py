@@ -105,21 +105,21 @@ def make_plan(
     touched_below = frozenset(str(file.path) for file in receipt.files) if kept and receipt else frozenset()
     start = situation.entries if kept else situation.pristine
     rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
-    finished, states = _finish(situation, rendering, layers, start, generated), _States()
-    touched = _touched(situation, finished.files, states)
+    finished = _finish(situation, rendering, layers, start, generated)
+    touched = _touched(situation, finished.files)
     decisions = without_release(rendering.decisions, kept, layers, situation.pristine)
     plan = Plan(
         tree=situation.tree,
         layers=(*kept, *applied_layers(layers, rendering.decisions, lowest=not kept)),
         configuration=configuration,
         decisions=(*kept_decisions(kept), *explained(decisions, layers, receipt)),
-        edits=tuple(_edits(situation, finished.files, states)),
+        edits=tuple(_edits(situation, finished.files)),
         files=touched,
         pristine=tuple(_new_pristine(situation, touched)),
         patches=tuple((wanted.sha256, wanted.raw) for layer in layers for wanted in layer.patches),
         directories=_directories(situation, touched),
         removals=_removals(situation, touched),
-        record_sha256=hashlib.sha256(finished.record.content).hexdigest() if finished.record else "",
+        record_sha256=finished.record.state.sha256 if finished.record else "",
         problems=(
             *finished.problems,
             *_syntax_problems(situation, rendering, finished.files, check_syntax, check_all_syntax),
@@ -213,43 +213,27 @@ def _record(
     return path, TreeEntry(kind=Kind.FILE, mode=entry.mode, content=content)
 
 
-class _States:
-    """The digest form of entries, each computed once. The entries are kept alive by the situation and the plan."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[TreeEntry, FileState]] = {}
-
-    def of(self, entry: TreeEntry | None) -> FileState | None:
-        """Return the entry's state, None for none."""
-        if entry is None:
-            return None
-        known = self._known.get(id(entry))
-        if known is None:
-            known = self._known[id(entry)] = (entry, entry.state)
-        return known[1]
+def _state(entry: TreeEntry | None) -> FileState | None:
+    return None if entry is None else entry.state
 
 
-def _touched(
-    situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None], states: _States
-) -> tuple[TouchedFile, ...]:
+def _touched(situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None]) -> tuple[TouchedFile, ...]:
     files = []
     for path, entry in final.items():
         pristine = _get(situation.pristine, path)
         if entry != pristine:
-            files.append(TouchedFile(path=path, pristine=states.of(pristine), current=states.of(entry)))
+            files.append(TouchedFile(path=path, pristine=_state(pristine), current=_state(entry)))
     return tuple(files)
 
 
-def _edits(
-    situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None], states: _States
-) -> Iterator[FileEdit]:
+def _edits(situation: Situation, final: Mapping[PurePosixPath, TreeEntry | None]) -> Iterator[FileEdit]:
     for path, entry in final.items():
         standing = _get(situation.entries, path)
         if entry != standing:
             yield FileEdit(
                 path=path,
-                before=states.of(standing),
-                after=states.of(entry),
+                before=_state(standing),
+                after=_state(entry),
                 content=None if entry is None else entry.content,
             )
 

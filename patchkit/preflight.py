@@ -181,6 +181,8 @@ class _Inspector:
         if not (same and seen.kind is edit.before.kind) and not seen.has(edit.before):
             raise TreeChangedError("it was edited between plan and write")
         self._require_replaceable(path, seen)
+        if same and pristine is not None:  # one copy of the bytes is held, and the room of the other is used again
+            seen = replace(seen, content=pristine)
         return Checked(edit, path, seen, same)
 
     def _require_replaceable(self, path: str, seen: Seen) -> None:
@@ -340,5 +342,6 @@ def _mount_points(root: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     real = os.fsencode(os.path.realpath(root)).rstrip(b"/") + b"/"
-    places = (_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ", 5)[4]) for line in lines)
-    return tuple(os.fsdecode(place.removeprefix(real)) for place in places if place.startswith(real))
+    places = (line.split(b" ", 5)[4] for line in lines)
+    whole = (_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), one) if b"\\" in one else one for one in places)
+    return tuple(os.fsdecode(one.removeprefix(real)) for one in whole if one.startswith(real))

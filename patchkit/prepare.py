@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from patchkit.durable import sync_all
+from patchkit.durable import start_writing, sync_all
 from patchkit.errors import PatchkitError, RefusedError
 from patchkit.held import Seen
 from patchkit.journal import Act, Journal, Step
@@ -16,7 +16,7 @@ from patchkit.preflight import Checked, Preflight, heir
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
 from patchkit.staging import Dress, keep_entry, ourselves, write_file, write_link
-from patchkit.state import GENERATED
+from patchkit.state import GENERATED, pristine_name
 from patchkit.steps import Site
 from patchkit.tree import FileState, Kind
 
@@ -97,6 +97,7 @@ class _Stager:
 
     def sync_files(self) -> None:
         """Sync what was written since the last time."""
+        start_writing(self.unsynced)
         sync_all(self.unsynced)
         self.close_files()
 
@@ -193,9 +194,9 @@ class _Stager:
             self._keep_pristine(path, pristine)
             return self._back_up(path, seen)
         # The tree's own file becomes the copy: nobody else has a name for it, and the tree gets a new one.
-        directory, name = self._pristine_place(path)
-        self._keep(path, (directory, name), seen)
-        return f"pristine/{path}"
+        goal = self._pristine_place(path)
+        self._keep(path, goal, seen)
+        return f"pristine/{goal[1]}"
 
     def _back_up(self, path: str, seen: Seen) -> str:
         self.count += 1
@@ -214,8 +215,7 @@ class _Stager:
         self._write_anew(*self._pristine_place(path), content)
 
     def _pristine_place(self, path: str) -> tuple[int, str]:
-        above, _, name = path.rpartition("/")
-        return self._directory(f"pristine/{above}" if above else "pristine"), name
+        return self._directory("pristine"), pristine_name(path)
 
     def _write_anew(self, directory: int, name: str, content: bytes) -> None:
         dress = Dress(_RECEIPT_MODE, seconds=self.seconds)
@@ -264,8 +264,6 @@ class _Stager:
             try:
                 self.site.directories.descriptor(path)
             except FileNotFoundError:
-                if "/" in name:
-                    self._directory(name.rpartition("/")[0])
                 self.site.directories.make(path, mode=0o755, owner=None)
             self.changed[path] = None
         return self.site.directories.descriptor(path)

@@ -16,7 +16,8 @@ from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.tree import FileState, Kind, path_of
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: pristine copies lie side by side, see state.pristine_name."""
 _MODES = 0o7777
 LARGEST_RECEIPT = 256 << 20
 _KINDS = {kind.value: kind for kind in (Kind.FILE, Kind.SYMLINK)}
@@ -184,7 +185,8 @@ def _decode(raw: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise TypeError("it is not a JSON object")
     if fields["schema"] != SCHEMA:
-        raise ValueError(f"its schema is {fields['schema']!r}, this patchkit reads {SCHEMA}")
+        older = "; revert with the patchkit that wrote it, then apply with this one" if fields["schema"] == 1 else ""
+        raise ValueError(f"its schema is {fields['schema']!r}, this patchkit reads {SCHEMA}{older}")
     return fields
 
 

@@ -134,7 +134,7 @@ def parse_series(text: bytes, *, source: str, faults: list[PatchkitError]) -> tu
     first_lines: dict[str, int] = {}
     lines = []
     for number, raw_line in enumerate(text.decode("utf-8", errors="surrogateescape").split("\n"), 1):
-        words = _COMMENT.sub("", raw_line).split()
+        words = (_COMMENT.sub("", raw_line) if "#" in raw_line else raw_line).split()
         if not words:
             continue
         try:

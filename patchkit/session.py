@@ -14,10 +14,10 @@ from patchkit.overlay import KeptEntries, PristineEntries
 from patchkit.plan import Situation
 from patchkit.receipt import Receipt, TouchedFile, read_receipt
 from patchkit.record import dataclass
-from patchkit.state import StateDirectory, open_state
+from patchkit.state import StateDirectory, open_state, pristine_name
 from patchkit.target import TargetTree
 from patchkit.transaction import Direction, pending, recover
-from patchkit.tree import Entries, FileState, Kind, TreeEntry, open_entries
+from patchkit.tree import Entries, FileState, Kind, TreeEntry, open_entries, path_of
 
 
 class Standing(enum.Enum):
@@ -108,10 +108,10 @@ class PristineCopies(Mapping[PurePosixPath, "TreeEntry | None"]):
         was = self._files[path]
         if was is None:
             return None
-        copy = self._copies.get(path)
+        copy = self._copies.get(path_of(pristine_name(str(path))))
         if copy is None or hashlib.sha256(copy.content).hexdigest() != was.sha256:
             raise TreeChangedError(
-                f"{self._state.pristine / path}: the pristine copy is damaged",
+                f"{self._state.pristine_copy(path)}: the pristine copy is damaged",
                 why="it is missing, or its sha256 is not the receipt's",
                 hint="reinstall the engine (pip install --force-reinstall --no-deps) and apply again",
             )

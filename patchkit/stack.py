@@ -184,7 +184,7 @@ def _render_layer(
             decisions.append(_render_patch(layer, wanted, overlay, grounds))
             if watch is not None:
                 watch(wanted, overlay)
-        if base is not None and _is_in_base(layer, wanted):
+        if base is not None and wanted is not layer.patches[-1] and _is_in_base(layer, wanted):
             _advance_base(layer, wanted, base)
     return decisions, unproven
 

@@ -11,7 +11,7 @@ from patchkit.errors import UnsafePathError
 from patchkit.held import Directories, remove_tree
 from patchkit.kept_patches import is_needed
 from patchkit.receipt import Receipt, read_receipt
-from patchkit.state import StateDirectory
+from patchkit.state import StateDirectory, pristine_name
 
 WORK = ("stage", "backup")
 _KEPT = ("pristine", "patches", "archive")
@@ -65,30 +65,21 @@ def clear(directory: int, receipt: Receipt | None) -> None:
 def sweep(directory: int, receipt: Receipt | None) -> None:
     """Remove pristine copies and patches that the receipt does not name."""
     files, layers = (receipt.files, receipt.layers) if receipt is not None else ((), ())
-    copies = {str(file.path) for file in files if file.pristine is not None}
+    copies = {pristine_name(str(file.path)) for file in files if file.pristine is not None}
     patches = {patch.sha256 for layer in layers for patch in layer.patches}
-    _sweep_below(directory, "pristine", "", lambda _, path: path in copies)
-    _sweep_below(directory, "patches", "", lambda held, name: is_needed(held, name, patches))
+    _sweep(directory, "pristine", lambda _, name: name in copies)
+    _sweep(directory, "patches", lambda held, name: is_needed(held, name, patches))
 
 
-def _sweep_below(above: int, name: str, prefix: str, is_wanted: Callable[[int, str], bool]) -> bool:
-    """Sweep a directory; tell whether anything stays in it. `is_wanted` gets the directory held open, and the path."""
+def _sweep(above: int, name: str, is_wanted: Callable[[int, str], bool]) -> None:
+    """Remove what is not wanted in a directory; `is_wanted` gets the directory held open, and the name."""
     try:
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except FileNotFoundError:
-        return False
-    stays = False
+        return
     try:
         for entry in os.listdir(directory):  # noqa: PTH208 -- a descriptor
-            path = prefix + entry
-            if is_wanted(directory, path):
-                stays = True
-            elif stat.S_ISDIR(os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode):
-                stays = _sweep_below(directory, entry, f"{path}/", is_wanted) or stays
-            else:
-                os.unlink(entry, dir_fd=directory)
+            if not is_wanted(directory, entry):
+                remove_tree(directory, entry)
     finally:
         os.close(directory)
-    if not stays and prefix:
-        os.rmdir(name, dir_fd=above)
-    return stays

@@ -44,7 +44,7 @@ class TreeEntry:
     @property
     def state(self) -> FileState:
         """Return the entry's digest form."""
-        return FileState(kind=self.kind, mode=self.mode, sha256=hashlib.sha256(self.content).hexdigest())
+        return FileState(kind=self.kind, mode=self.mode, sha256=sha256_of(self.content))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +54,23 @@ class FileState:
     kind: Kind
     mode: int
     sha256: str
+
+
+_MOST_DIGESTS = 1 << 12
+# Found by identity, as to compare contents would cost as much; they are held, so that no others get their identity.
+_digests: dict[int, tuple[bytes, str]] = {}
+
+
+def sha256_of(content: bytes) -> str:
+    """Return the digest of an entry's content, in hex: of the same object made once, however many ask for it."""
+    known = _digests.get(id(content))
+    if known is not None:
+        return known[1]
+    if len(_digests) >= _MOST_DIGESTS:
+        _digests.clear()
+    digest = hashlib.sha256(content).hexdigest()
+    _digests[id(content)] = content, digest
+    return digest
 
 
 @lru_cache(maxsize=1 << 16)

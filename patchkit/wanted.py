@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -23,7 +22,7 @@ from patchkit.stack import WantedLayer, WantedPatch, guarded_reason, unset_reaso
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle
-from patchkit.tree import Entries, Kind, path_of
+from patchkit.tree import Entries, Kind, path_of, sha256_of
 
 OTHER_RELEASE = "not for this release"
 
@@ -286,6 +285,6 @@ def package_parent(tree: TargetTree) -> str:
 def _pristine_hash(pristine: Entries, prefix: str) -> Callable[[str], str | None]:
     def digest(path: str) -> str | None:
         entry = pristine.get(path_of(prefix + path))
-        return None if entry is None else hashlib.sha256(entry.content).hexdigest()
+        return None if entry is None else sha256_of(entry.content)
 
     return digest

@@ -19,8 +19,8 @@ def state(tmp_path: Path) -> StateDirectory:
 
 
 def _fill(state: StateDirectory) -> None:
-    (state.pristine / "vllm").mkdir(parents=True)
-    (state.pristine / "vllm/x.py").write_text("x = 1\n")
+    state.pristine.mkdir(parents=True)
+    (state.pristine / "vllm%2Fx.py").write_text("x = 1\n")
     state.patches.mkdir()
     (state.patches / "abc").write_text("diff\n")
     state.receipt.write_text("{}")
@@ -30,7 +30,7 @@ def test_receipt_copies_and_patches_are_moved(state: StateDirectory) -> None:
     place = archive_state(state)
     assert place == state.archive / "1"
     assert (place / "receipt.json").read_text() == "{}"
-    assert (place / "pristine/vllm/x.py").read_text() == "x = 1\n"
+    assert (place / "pristine/vllm%2Fx.py").read_text() == "x = 1\n"
     assert (place / "patches/abc").read_text() == "diff\n"
     assert sorted(path.name for path in state.directory.iterdir()) == ["archive"]
 

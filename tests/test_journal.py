@@ -17,7 +17,7 @@ FILE = FileState(kind=Kind.FILE, mode=0o644, sha256="a" * 64)
 JOURNAL = Journal(
     engine="vllm",
     steps=(
-        Step(Act.REMOVE, "vllm/old.py", FILE, None, backup="pristine/vllm/old.py"),
+        Step(Act.REMOVE, "vllm/old.py", FILE, None, backup="pristine/vllm%2Fold.py"),
         Step(Act.DROP, "vllm/__pycache__/old.cpython-311.pyc", backup="backup/2"),
         Step(Act.UNMAKE, "vllm/gone", mode=0o750, owner=(0, 5)),
         Step(Act.MAKE, "vllm/new", mode=0o755, owner=(1, 1)),

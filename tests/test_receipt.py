@@ -60,9 +60,9 @@ RECEIPT = Receipt(
     tool_version="0.1.0",
     emptied=((PurePosixPath("vllm/old"), 0o2750),),
 )
-# The oldest file that patchkit ever wrote must stay readable.
+# The oldest file of this schema that patchkit ever wrote must stay readable.
 FIRST = """{
- "schema": 1,
+ "schema": 2,
  "engine": "tree",
  "version": "",
  "distribution": "",
@@ -91,13 +91,21 @@ def test_same_receipt_is_the_same_bytes() -> None:
     assert render_receipt(RECEIPT) == render_receipt(RECEIPT)
 
 
-def test_first_schema_is_read(tmp_path: Path) -> None:
+def test_oldest_file_of_this_schema_is_read(tmp_path: Path) -> None:
     place = tmp_path / "receipt.json"
     place.write_text(FIRST)
     receipt = read_receipt(place)
     assert receipt.layers[0].origin is Origin.AD_HOC
     assert receipt.files[0].pristine is None
     assert render_receipt(receipt) == FIRST.encode()
+
+
+def test_earlier_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    place = tmp_path / "receipt.json"
+    place.write_text(FIRST.replace('"schema": 2', '"schema": 1'))
+    with pytest.raises(TreeChangedError) as caught:
+        read_receipt(place)
+    assert "revert with the patchkit that wrote it" in caught.value.why
 
 
 def test_absent_receipt_is_not_an_error_of_its_own(tmp_path: Path) -> None:
@@ -107,8 +115,8 @@ def test_absent_receipt_is_not_an_error_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"{", b"[]", b"null", b"\xff\xfe", b"{}", b'{"schema": 2}', b'{"schema": 1}', b"[" * 100_000],
-    ids=["empty", "cut", "list", "null", "not text", "no schema", "schema 2", "fields missing", "deep"],
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b"{}", b'{"schema": 3}', b'{"schema": 2}', b"[" * 100_000],
+    ids=["empty", "cut", "list", "null", "not text", "no schema", "schema 3", "fields missing", "deep"],
 )
 def test_damaged_receipt_is_named(raw: bytes, tmp_path: Path) -> None:
     place = tmp_path / "receipt.json"

@@ -156,7 +156,7 @@ DAMAGE = {
     "not JSON": "{",
     "a list": "[]",
     "another schema": '{"schema": 2}',
-    "no layers": '{"schema": 1}',
+    "no layers": '{"schema": 2}',
     "empty": "",
     "deep": "[" * 100_000,
 }
@@ -189,7 +189,7 @@ def test_receipt_with_a_hostile_path_is_refused(root: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["gone", "changed", "a directory", "the directory is gone"])
 def test_damaged_pristine_copy_is_named(root: Path, damage: str) -> None:
-    copy = patched(root) / ".patchkit/vllm/pristine/vllm/engine.py"
+    copy = patched(root) / ".patchkit/vllm/pristine/vllm%2Fengine.py"
     copy.unlink()
     if damage == "changed":
         copy.write_bytes(MODULE + b"#\n")

@@ -14,7 +14,7 @@ import pytest
 
 from patchkit import state as state_module
 from patchkit.errors import RefusedError, UnsafePathError
-from patchkit.state import open_state
+from patchkit.state import open_state, pristine_name
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 # pytest-xdist has a thread of its own, which a fork does not need.
@@ -214,3 +214,13 @@ def test_state_belongs_to_the_owner_of_the_tree(tmp_path: Path) -> None:
     owners = {path.lstat().st_uid for path in (tmp_path / ".patchkit").rglob("*")}
     assert owners == {65534}
     assert (tmp_path / ".patchkit").stat().st_uid == 65534
+
+
+def test_pristine_names_are_names_and_tell_paths_apart() -> None:
+    long = f"{'d' * 200}/{'e' * 200}"
+    paths = ["a/b.py", "a%2Fb.py", "a%252Fb.py", "a%b.py", "a.py", "ü \udc80/x", "d" * 255, long, "%" * 255]
+    names = [pristine_name(path) for path in paths]
+    assert len(set(names)) == len(paths)
+    assert not any("/" in name or len(os.fsencode(name)) > 255 for name in names)
+    assert names[0] == "a%2Fb.py"
+    assert names[-1].startswith("%%")

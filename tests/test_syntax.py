@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -50,6 +51,35 @@ def test_a_new_file_must_compile(judge: dict[str, Any]) -> None:
 
 def test_a_statement_outside_its_function_is_seen(judge: dict[str, Any]) -> None:
     assert "outside function" in check_syntax({F: (GOOD, b"def f():\n    pass\nreturn 1\n")}, **judge)[F]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"return 1\n",
+        b"yield 1\n",
+        b"await x\n",
+        b"break\n",
+        b"continue\n",
+        b"nonlocal x\n",
+        b"def f():\n x = 1\n global x\n",
+        b"def f(a, a): pass\n",
+        b"def f():\n from a import *\n",
+        b"try:\n pass\nexcept:\n pass\nexcept E:\n pass\n",
+        b"def f():\n async with a: pass\n",
+        b"def f():\n async for a in b: pass\n",
+        b"def f():\n return [x async for x in y]\n",
+        b"a = *b\n",
+        b"*a, *b = c\n",
+        b"x = 1\nfrom __future__ import annotations\n",
+        b"from __future__ import curly\n",
+        b"__debug__ = 1\n",
+        b"[x := 1 for x in y]\n",
+    ],
+)
+def test_what_the_parser_lets_pass_is_seen(source: bytes) -> None:
+    ast.parse(source)
+    assert set(check_syntax({F: (GOOD, source)}, python=None, python_version="")) == {F}
 
 
 def test_bytes_that_are_no_text_are_an_error_not_a_crash(judge: dict[str, Any]) -> None:

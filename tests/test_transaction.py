@@ -16,7 +16,7 @@ import pytest
 from patchkit.errors import PatchkitError, RefusedError, TreeChangedError, UnsafePathError
 from patchkit.kept_patches import files_to_keep
 from patchkit.receipt import read_receipt
-from patchkit.state import open_state
+from patchkit.state import open_state, pristine_name
 from patchkit.transaction import CommitReport, commit, pending, recover
 from tests.faults.scene import (
     AFTER,
@@ -108,6 +108,18 @@ def test_what_the_new_receipt_does_not_name_is_dropped(root: Path) -> None:
         other = {"0" * 64: b"other\n"}
         commit(state, **{**arguments, "edits": (), "receipt": receipt_between(old, one, other), "patches": other})
         assert kept(state) == {"pristine/a": b"a\n", f"patches/{'0' * 64}": b"other\n"}
+
+
+def test_files_whose_paths_are_too_long_for_a_name_come_back(root: Path) -> None:
+    long = f"{'d' * 200}/{'e' * 200}"
+    old, new = {long: file("old"), "a/b": file("1"), "a%2Fb": file("2")}, {long: file("new"), "a/b": file("3")}
+    plant(root, old)
+    before = snapshot(root)
+    write(root, applying(old, new))
+    names = sorted(path.name for path in (root / ".patchkit/tree/pristine").iterdir())
+    assert names == [pristine_name(long), "a%252Fb", "a%2Fb"]
+    write(root, reverting(old, new))
+    assert snapshot(root) == before
 
 
 def test_pristine_directory_is_there_though_only_new_files_came(root: Path) -> None:

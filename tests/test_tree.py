@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 
 from patchkit import tree
 from patchkit.errors import RefusedError, TargetError, UnsafePathError
-from patchkit.tree import Entries, Kind, TreeEntry, open_entries
+from patchkit.tree import Entries, Kind, TreeEntry, open_entries, sha256_of
 
 P = PurePosixPath
 
@@ -235,3 +236,10 @@ def test_dict_serves_as_entries_too(root: Path) -> None:
     copied: Entries = {path: entries[path] for path in entries}
     assert copied == dict(entries)
     assert copied[P("pkg/a.py")].state == entries[P("pkg/a.py")].state
+
+
+def test_digest_is_of_the_bytes_also_when_many_others_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "_MOST_DIGESTS", 4)
+    contents = [b"%d" % number for number in range(9)] * 2
+    assert [sha256_of(content) for content in contents] == [hashlib.sha256(content).hexdigest() for content in contents]
+    assert [sha256_of(b"%d" % number) for number in range(9)] == [sha256_of(content) for content in contents[:9]]

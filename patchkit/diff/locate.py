@@ -20,7 +20,7 @@ from patchkit.diff.aim import (
     read_aims,
     span_of,
 )
-from patchkit.diff.image import Image, Sides, hunk_sides, split_lines, without_carriage_returns
+from patchkit.diff.image import Image, Sides, split_lines, without_carriage_returns
 from patchkit.diff.model import Placement, Proof, Verdict
 from patchkit.diff.overlap import Spans
 from patchkit.record import dataclass
@@ -70,40 +70,8 @@ def place_hunks(file: FilePatch, lines: Sequence[bytes], evidence: Evidence) -> 
     stands in the file: applying would insert twice. When the two line numbers of a hunk contradict each other (edited
     by hand), git looks around the new one; then the stated line has no privilege and the place must be the only one.
     """
-    usual = _place_proven(file.hunks, lines) if evidence.proven and not evidence.crlf else None
-    if usual is not None:
-        return usual
     hunks = _converted(file.hunks, lines) if evidence.crlf else file.hunks
     return _Placing(file, hunks, lines, evidence).place_all()
-
-
-def _place_proven(hunks: tuple[Hunk, ...], lines: Sequence[bytes]) -> tuple[Placement, ...] | None:
-    """Place hunks between context that all stand where they say in a file known by its hash; None when one does not.
-
-    It is what `_Placing` would come to, at a third of the cost: a series with a lock is nothing but such hunks.
-    """
-    placements = []
-    floor = 0
-    for hunk in hunks:
-        sides = hunk_sides(hunk)
-        index, end = hunk.old_start - 1, hunk.old_start - 1 + len(sides.old)
-        plain = sides.trailing and not sides.unterminated and index >= floor
-        if not plain or lines[index:end] != sides.old:
-            return None
-        floor = end
-        placements.append(
-            Placement(
-                hunk=hunk,
-                verdict=Verdict.EXACT,
-                line=hunk.old_start,
-                offset=0,
-                reason="",
-                scope_before=None,
-                scope_after=None,
-                proof=Proof.LOCK,
-            )
-        )
-    return tuple(placements)
 
 
 def _converted(hunks: tuple[Hunk, ...], lines: Sequence[bytes]) -> tuple[Hunk, ...]:

@@ -260,7 +260,7 @@ class TestDamagedState:
     @pytest.mark.parametrize("command", ["diff", "revert"])
     def test_pristine_copy(self, command: str, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
-        (root / ".patchkit/vllm/pristine/vllm/engine.py").write_text("other\n")
+        (root / ".patchkit/vllm/pristine/vllm%2Fengine.py").write_text("other\n")
         said = patchkit(command, "--root", root)
         assert said.status == 5
         assert "pristine copy is damaged" in said.err

@@ -12,7 +12,7 @@ from typing import Any
 from patchkit.kept_patches import files_to_keep
 from patchkit.plan import FileEdit
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin, Receipt, TouchedFile
-from patchkit.state import StateDirectory, open_state
+from patchkit.state import StateDirectory, open_state, pristine_name
 from patchkit.transaction import commit, pending, recover
 from patchkit.tree import FileState, Kind, TreeEntry
 
@@ -264,7 +264,9 @@ def kept(state: StateDirectory) -> dict[str, bytes]:
 
 
 def kept_when_applied() -> dict[str, bytes]:
-    copies = {f"pristine/{path}": content for path, content in applying(BEFORE, AFTER)["pristine"].items()}
+    copies = {
+        f"pristine/{pristine_name(str(path))}": content for path, content in applying(BEFORE, AFTER)["pristine"].items()
+    }
     return {**copies, **{f"patches/{name}": content for name, content in files_to_keep(PATCHES)}, **CONFIGURATION}
 
 
