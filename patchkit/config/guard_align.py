@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from patchkit.config.guard_scope import FUNCTIONS
 
-_DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 _CONDITIONAL = (ast.If, ast.While, ast.For, ast.AsyncFor)
 
 
@@ -72,9 +72,9 @@ def same_header(one: ast.stmt, other: ast.stmt) -> bool:
     return all(a and b and same_tree([a.type, a.name], [b.type, b.name]) for a, b in handlers)
 
 
-def unmatched_runs(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[Run]:
-    """Yield what differs between two statement lists, in order; their docstrings do not count."""
-    first, second = int(is_docstring(old)), int(is_docstring(new))
+def unmatched_runs(old: list[ast.stmt], new: list[ast.stmt], *, documented: bool) -> Iterator[Run]:
+    """Yield what differs between two statement lists, in order; docstrings do not count where they are `documented`."""
+    first, second = (int(documented and is_docstring(one)) for one in (old, new))
     end, stop = len(old), len(new)
     while first < end and second < stop and same_tree(old[first], new[second]):
         first, second = first + 1, second + 1
@@ -160,7 +160,7 @@ _MOST_PAIRS = 10_000
 
 def kinship(one: ast.stmt, other: ast.stmt) -> int:
     """Return 0 for two statements that have nothing in common, more the more likely they are versions of one."""
-    if isinstance(one, _DEFINITIONS) and isinstance(other, _DEFINITIONS):
+    if isinstance(one, DEFINITIONS) and isinstance(other, DEFINITIONS):
         return 4 if type(one) is type(other) and one.name == other.name else 0
     if same_header(one, other) or only_more_names(one, other) or only_more_names(other, one):
         return 3
@@ -174,3 +174,19 @@ def share_a_body(one: ast.stmt, other: ast.stmt) -> bool:
     first, second = getattr(one, "body", []), getattr(other, "body", [])
     common = sum(1 for statement in first if any(same_tree(statement, candidate) for candidate in second))
     return 2 * common >= min(len(first), len(second)) and common > 0
+
+
+def condition_of(statement: ast.stmt) -> ast.expr | None:
+    """Return the expression in the header of an `if`, `while` or `for` that a choice may replace."""
+    if isinstance(statement, ast.If | ast.While):
+        return statement.test
+    return statement.iter if isinstance(statement, ast.For | ast.AsyncFor) else None
+
+
+def paired_bodies(before: ast.stmt, after: ast.stmt) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+    """Yield the statement lists of two statements with equal headers, but for `else` and `finally`."""
+    if hasattr(before, "body"):
+        yield before.body, after.body  # type: ignore[attr-defined]
+    for name in ("handlers", "cases"):
+        for one, other in zip(getattr(before, name, ()), getattr(after, name, ()), strict=True):
+            yield one.body, other.body

@@ -56,6 +56,12 @@ class Ground(Protocol):
     def part(self, start: int, end: int) -> range:
         """Return the lines of a part around some that stands for itself: it can be read without the rest."""
 
+    def clashes(self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]]) -> Mapping[str, range]:
+        """Return the symbols whose guards among the edits mean something for those of others, and in which lines.
+
+        `variants` are the lines of each symbol, with those it needs, and of all of them under "".
+        """
+
     def around(self, start: int, end: int) -> range:
         """Return some lines with all around them that mean nothing: a change among these may be a guard's of those."""
 
@@ -113,6 +119,8 @@ class _Composer:
             refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason)
             return Composed(lines=tuple(lines), edits=(), levels=(), refusals=(refusal,))
         edits = [edit for symbol in self._symbols for edit in self._guards_of(ground, symbol)]
+        if not self._refusals:
+            edits += self._clashing(ground, edits)
         alone = {symbol: [edit.level for edit in edits if edit.symbols == (symbol,)] for symbol in self._symbols}
         edits = self._joined(ground, edits) if not self._refusals else []
         made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
@@ -134,6 +142,16 @@ class _Composer:
         except UnguardableError as error:
             self._refusals.append(Refusal(symbols=(symbol,), line=error.line, reason=error.reason))
             return ()
+
+    def _clashing(self, ground: Ground, edits: Sequence[GuardEdit]) -> list[GuardEdit]:
+        wanted = {one: self._needs.get(one, frozenset()) & set(self._symbols) | {one} for one in self._symbols}
+        wanted[""] = frozenset(self._symbols)
+        variants = {symbol: lines for symbol, on in wanted.items() if (lines := self._replay.lines(on)) is not None}
+        try:
+            return _clashing(ground, edits, variants) if len(self._symbols) > 1 else []
+        except UnguardableError as error:
+            self._refusals.append(Refusal(symbols=self._symbols, line=error.line, reason=error.reason))
+            return []
 
     def _joined(self, ground: Ground, edits: list[GuardEdit]) -> list[GuardEdit]:
         """Put what meets into one edit, until nothing does."""
@@ -240,7 +258,10 @@ class _Nest:
             if variant is not None
             for edit in source.guards(variant, symbol)
         ]
-        apart = all(
+        known = {symbol: variant for symbol, variant in variants.items() if variant is not None}
+        clashing = _clashing(source, edits, known) if len(free) > 1 else []
+        edits += clashing
+        apart = not clashing and all(
             one.symbols == other.symbols or not one.touches(other)
             for place, one in enumerate(edits)
             for other in edits[:place]
@@ -288,6 +309,11 @@ def _meeting_most(edits: Sequence[GuardEdit], candidates: Sequence[str]) -> str:
                 met[one.symbols[0]].add(other.symbols[0])
                 met[other.symbols[0]].add(one.symbols[0])
     return max(candidates, key=lambda symbol: len(met[symbol]))
+
+
+def _clashing(ground: Ground, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]]) -> list[GuardEdit]:
+    """Return where symbols are to be decided because their guards mean something for those of others."""
+    return [_undecided(part.start, part.stop, symbol) for symbol, part in ground.clashes(edits, variants).items()]
 
 
 def _undecided(start: int, end: int, symbol: str) -> GuardEdit:

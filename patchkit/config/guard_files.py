@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from patchkit.config.guard_c import CText, fold_c, guard_c_variants
+from patchkit.config.guard_c import fold_c
 from patchkit.config.guard_compose import Composed, Ground, Refusal, compose_guards
 from patchkit.config.guard_constants import (
     constants_import,
@@ -18,9 +18,9 @@ from patchkit.config.guard_constants import (
 )
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
 from patchkit.config.guard_fold import Check, Mismatch, Verdict, check_source, settings
-from patchkit.config.guard_python import guard_variants
+from patchkit.config.guard_ground import CGround, PythonGround
 from patchkit.config.guard_replay import Change, Replay, record_changes
-from patchkit.config.guard_source import BOM, Source, UnguardableError, first_line, parse_source, read_lines, vary
+from patchkit.config.guard_source import BOM, Source, UnguardableError, parse_source, read_lines
 from patchkit.diff.compare import Block
 from patchkit.record import dataclass, replace
 
@@ -59,61 +59,6 @@ class GuardedFile:
     levels: tuple[tuple[str, Level], ...]
     compared: int
     selected: tuple[str, ...] = ()
-
-
-class PythonGround:
-    """A Python file with all toggles off."""
-
-    __slots__ = ("lines", "source")
-
-    def __init__(self, lines: list[bytes]) -> None:
-        self.lines = lines
-        self.source = parse_source(lines)
-
-    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
-        """See guard_variants."""
-        return guard_variants(self.source, vary(self.source, lines), symbol)
-
-    def part(self, start: int, end: int) -> range:
-        """Return the lines of the statements of the module that some lines touch."""
-        starts = [first_line(statement) - 1 for statement in self.source.body]
-        above = [line for line in starts if line < start]
-        below = [line for line in starts if line > end]
-        return range(above[-1] if above else 0, below[0] if below else len(self.lines))
-
-    def around(self, start: int, end: int) -> range:
-        """Return some lines with the comments and empty lines around them."""
-        while start and _is_no_code(self.lines[start - 1]):
-            start -= 1
-        while end < len(self.lines) and _is_no_code(self.lines[end]):
-            end += 1
-        return range(start, end)
-
-
-def _is_no_code(line: bytes) -> bool:
-    return line.lstrip()[:1] in (b"", b"#")
-
-
-class CGround:
-    """A C, C++ or CUDA file with all toggles off."""
-
-    __slots__ = ("lines", "text")
-
-    def __init__(self, lines: list[bytes]) -> None:
-        self.lines = lines
-        self.text = CText(lines)
-
-    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
-        """See guard_c_variants."""
-        return guard_c_variants(self.text, lines, symbol)
-
-    def part(self, start: int, end: int) -> range:  # noqa: ARG002 -- a directive may stand anywhere above
-        """Return the whole file."""
-        return range(len(self.lines))
-
-    def around(self, start: int, end: int) -> range:
-        """Return these lines: a directive stands where the change is."""
-        return range(start, end)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,13 +107,14 @@ def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guar
         composed, replay, selected = _compose(base, steps, terms, read)
         if composed.refusals:
             return _refused(composed.refusals)
-        source = next(one.source for one in grounds if one.lines == list(composed.lines))
+        ground = next(one for one in grounds if one.lines == list(composed.lines))
+        source = ground.source
         edits = _with_constants(source, composed, replay, symbols, terms)
     except UnguardableError as error:
         return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
     content = b"".join(spliced(source.lines, edits))
     check = Check(symbols=symbols, module=terms.module, needs=terms.needs, seed=terms.seed)
-    verdict = check_source(source, content, replay.lines, check, _blocks(edits))
+    verdict = check_source(source, content, replay.lines, check, _blocks(edits), ground.scopes)
     if verdict.mismatches:
         return _refused(_wrong(verdict))
     bom = BOM if base.startswith(BOM) else b""

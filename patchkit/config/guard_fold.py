@@ -2,8 +2,9 @@
 
 Nothing here knows how a guard was made. An `if` whose condition is known gives way to the branch it takes, a choice
 `A if CONFIG_X else B` to the side it takes, `CONFIG_X and REST` to REST or to nothing. What remains is compared with
-the file that plain patching makes. Docstrings do not count, nor does the one import of the constants; names that
-neighbouring statements import from one module may stand in one statement or in several.
+the file that plain patching makes. No branch that goes may have made a name local that a function takes from outside.
+Docstrings do not count, nor does the one import of the constants; names that neighbouring statements import from one
+module may stand in one statement or in several.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import ast
 import copy
 from collections.abc import Callable, Mapping, Sequence
 
+from patchkit.config.guard_align import DEFINITIONS
+from patchkit.config.guard_scope import FUNCTIONS, Scopes
 from patchkit.config.guard_source import Source, UnguardableError, first_line, parse_source, read_lines, vary
 from patchkit.diff.compare import Block
 from patchkit.record import dataclass
@@ -80,8 +83,15 @@ def check_guarded(base: bytes, guarded: bytes, plain: Plain, check: Check) -> Ve
     return check_source(pristine, guarded, plain, check)
 
 
-def check_source(pristine: Source, guarded: bytes, plain: Plain, check: Check, hint: Sequence[Block] = ()) -> Verdict:
-    """Do what check_guarded does, for a base that is parsed already; `hint` says where the guarded file differs."""
+def check_source(
+    pristine: Source,
+    guarded: bytes,
+    plain: Plain,
+    check: Check,
+    hint: Sequence[Block] = (),
+    scopes: Scopes | None = None,
+) -> Verdict:
+    """Do what check_guarded does, for a parsed base that `scopes` may know; `hint` says where the file differs."""
     chosen_ones = settings(check.symbols, halves=check.halves, seed=check.seed, needs=check.needs)
     wanted = [(chosen, plain(chosen)) for chosen in chosen_ones]
     known = [(chosen, lines) for chosen, lines in wanted if lines is not None]
@@ -94,7 +104,7 @@ def check_source(pristine: Source, guarded: bytes, plain: Plain, check: Check, h
     except (ValueError, RecursionError, UnguardableError) as error:
         broken = Mismatch(switched_on=(), line=0, reason=f"does not compile: {error}")
         return Verdict(compared=0, mismatches=(broken,))
-    comparison = _Comparison()
+    comparison = _Comparison(scopes or Scopes())
     found = [_mismatch(pristine, made, chosen, lines, check, comparison) for chosen, lines in known]
     return Verdict(compared=len(known), mismatches=tuple(one for one in found if one is not None))
 
@@ -181,9 +191,10 @@ class _Same:
 class _Comparison:
     """Comparisons of guarded code with plain code under `values`."""
 
-    def __init__(self) -> None:
+    def __init__(self, scopes: Scopes) -> None:
         self.values: Values = {}
         self._known = _Same()
+        self._scopes = scopes
         self._asked = False
         self._line = 0
 
@@ -248,7 +259,9 @@ class _Comparison:
         if isinstance(one, ast.stmt):
             self._line = first_line(one)
         # Definitions are made anew for every setting; what stands in a statement is compared with it.
-        if self._asked or not isinstance(one, ast.stmt) or isinstance(one, _DEFINITIONS):
+        if isinstance(one, FUNCTIONS) and isinstance(other, FUNCTIONS) and self._scopes.turned_local(one, other):
+            return False
+        if self._asked or not isinstance(one, ast.stmt) or isinstance(one, DEFINITIONS):
             return self._same_fields(one, other)
         self._asked = True
         same = self._known.ask(one, other, self.values, self._same_fields)
@@ -308,7 +321,6 @@ def _undocumented(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 
 _FOLDED = frozenset({ast.BoolOp, ast.IfExp})
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _run(statements: list[ast.stmt], at: int) -> int:

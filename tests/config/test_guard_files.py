@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from patchkit.config.guard_edit import Level
@@ -79,6 +81,22 @@ def test_guards_that_meet_though_the_patches_do_not_are_nested_without_a_depende
     assert guarded.compared == 4
     assert text.count("if CONFIG_B:") == 2  # in both variants of the function
     assert text.count("if CONFIG_A:") == 1
+
+
+def test_a_name_that_one_toggle_binds_and_another_takes_from_outside() -> None:
+    binds = BASE.replace("    b(x)\n", "    size = b(x)\n")
+    both = binds.replace("    d(x)\n", "    d(x, size)\n")
+    guarded = guard(("A", binds), ("B", both))
+    text = content_of(guarded)
+    assert [region.symbols for region in guarded.regions] == [("A", "B")]  # side by side, A off would hide B's size
+    calls: list[tuple[object, ...]] = []
+    for on in (("B",), ("A", "B")):
+        values = {"CONFIG_A": "A" in on, "CONFIG_B": "B" in on}
+        names: dict[str, Any] = {one: lambda *words: calls.append(words) for one in "bcd"}
+        names |= {"size": "outer", **values}
+        exec(text.partition("\n")[2], names)  # noqa: S102 -- code of this file
+        names["f"](1)
+    assert calls == [(1,), (1,), (1, "outer"), (1,), (1,), (1, None)]
 
 
 def test_insertion_at_the_end_of_a_body_that_another_toggle_replaces() -> None:

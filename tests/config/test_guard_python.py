@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from benchmarks.guards import changed_scopes
 from patchkit.config.guard_edit import Level
 from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
 from patchkit.config.guard_fold import Check, check_guarded
-from patchkit.config.guard_source import read_lines
+from patchkit.config.guard_python import guard_variants
+from patchkit.config.guard_source import parse_source, read_lines
 from patchkit.record import replace
 
 MODULE = "engine._patchkit.autoconf"
@@ -243,6 +245,30 @@ def test_an_inverted_guard_is_found(old: str, new: str, level: Level) -> None:
     for mutant in mutants:
         verdict = check_guarded(old.encode(), mutant, lambda on: read_lines((new if on else old).encode()), CHECK)
         assert verdict.mismatches, mutant.decode()
+
+
+def test_a_text_that_stands_alone_is_a_docstring_only_where_one_can_be() -> None:
+    guarded = guard("try:\n    a()\nexcept E:\n    b()\n", "try:\n    a()\nexcept E:\n    'text'\n")
+    assert guarded.refusals == ()
+    assert levels(guarded) == {Level.STATEMENT}
+
+
+def test_a_class_in_a_function_takes_its_names_from_there_with_the_guard_off() -> None:
+    old = "def f(x):\n    class A:\n        y = x\n    return A.y\n"
+    guarded = guard(old, old.replace("        y", "        x = 2\n        y"))
+    assert levels(guarded) == {Level.FUNCTION}
+    assert guarded.content is not None
+    for on, there in ((False, 1), (True, 2)):
+        names: dict[str, Any] = {"CONFIG_X": on}
+        exec(guarded.content.partition(b"\n")[2], names)  # noqa: S102 -- code of this file
+        assert names["f"](1) == there
+
+
+def test_every_line_of_an_edit_is_one() -> None:
+    old, new, _ = CASES["condition of several lines"]
+    base = read_lines(textwrap.dedent(old).encode())
+    edits = guard_variants(parse_source(base), parse_source(read_lines(new.encode())), "X")
+    assert all(line.index(b"\n") == len(line) - 1 for edit in edits for line in edit.lines)
 
 
 REFUSED = {
