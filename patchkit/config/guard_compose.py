@@ -5,7 +5,8 @@ they stand without it, its on branch as they stand with it. So a patch that edit
 branch of the other, and needs no branch elsewhere. It must depend on the other: alone it has no meaning.
 
 The toggle that meets most others is decided first: those that meet it alone stand side by side in its branches. Where
-so many meet each other that the branches would outgrow the file, the region is crowded, and no guard is made there.
+so many meet each other that the branches would outgrow the file, and where no guard is valid, none is made: such
+changes are to be settled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Protocol
 
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
 from patchkit.config.guard_replay import Change, Replay
-from patchkit.config.guard_source import UnguardableError
+from patchkit.config.guard_source import UnguardableError, UnreadableError
 from patchkit.record import dataclass
 
 MOST_VARIANTS = 32
@@ -24,11 +25,15 @@ MOST_VARIANTS = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """Why a file cannot hold both variants: `symbols` are those concerned, `line` is of the file with all off, or 0."""
+    """Why a file cannot hold both variants: `symbols` are those concerned, `line` is of the file with all off, or 0.
+
+    `by_select`: rendering the file for the present values does what guards cannot.
+    """
 
     symbols: tuple[str, ...]
     line: int
     reason: str
+    by_select: bool = False
 
 
 class RefusedGuardsError(Exception):
@@ -37,10 +42,6 @@ class RefusedGuardsError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
-
-
-class _CrowdedError(Exception):
-    """A region would hold more than MOST_VARIANTS variants."""
 
 
 class Ground(Protocol):
@@ -85,15 +86,15 @@ def compose_guards(
 class Composed:
     """The file with all toggles off, and the edits (sorted, none touching another's) that put the guards in.
 
-    `levels` are the coarsest that each symbol has by itself, where it has guards. `crowded` are the changes in regions
-    where more toggles meet than guards can hold: they are to be settled (Replay.settled).
+    `levels` are the coarsest that each symbol has by itself, where it has guards. `unguarded` are the changes that no
+    guard can switch where they stand, and why: they are to be settled (Replay.settled).
     """
 
     lines: tuple[bytes, ...]
     edits: tuple[GuardEdit, ...]
     levels: tuple[tuple[str, Level], ...]
     refusals: tuple[Refusal, ...]
-    crowded: tuple[Change, ...] = ()
+    unguarded: tuple[tuple[Refusal, tuple[Change, ...]], ...] = ()
 
 
 class _Composer:
@@ -109,27 +110,27 @@ class _Composer:
         self._symbols = symbols
         self._needs = needs
         self._refusals: list[Refusal] = []
-        self._crowded: list[Change] = []
+        self._unguarded: list[tuple[Refusal, tuple[Change, ...]]] = []
 
     def compose(self) -> Composed:
         lines = self._replay.lines(frozenset()) or []
         try:
             ground = self._read(lines)
         except UnguardableError as error:
-            refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason)
+            refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason, by_select=True)
             return Composed(lines=tuple(lines), edits=(), levels=(), refusals=(refusal,))
         edits = [edit for symbol in self._symbols for edit in self._guards_of(ground, symbol)]
-        if not self._refusals:
+        if not (self._refusals or self._unguarded):
             edits += self._clashing(ground, edits)
         alone = {symbol: [edit.level for edit in edits if edit.symbols == (symbol,)] for symbol in self._symbols}
-        edits = self._joined(ground, edits) if not self._refusals else []
+        edits = self._joined(ground, edits) if not (self._refusals or self._unguarded) else []
         made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
         return Composed(
             lines=tuple(lines),
             edits=made,
             levels=tuple((symbol, max(found)) for symbol, found in alone.items() if found),
             refusals=tuple(self._refusals),
-            crowded=tuple(self._crowded),
+            unguarded=tuple(self._unguarded),
         )
 
     def _guards_of(self, ground: Ground, symbol: str) -> Sequence[GuardEdit]:
@@ -139,9 +140,33 @@ class _Composer:
             return [_undecided(one.start, one.end, symbol) for one in self._replay.changes if one.symbol == symbol]
         try:
             return ground.guards(lines, symbol)
-        except UnguardableError as error:
+        except UnreadableError as error:
             self._refusals.append(Refusal(symbols=(symbol,), line=error.line, reason=error.reason))
-            return ()
+        except UnguardableError as error:
+            self._leave(error, self._unguardable(ground, symbol))
+        return ()
+
+    def _unguardable(self, ground: Ground, symbol: str) -> list[Change]:
+        """Return the changes of a symbol that no guard can switch; all of them where each could be switched alone."""
+        own = [change for change in self._replay.changes if change.symbol == symbol]
+        found = []
+        for change in own:
+            alone = self._replay.settled([other for other in own if other is not change], frozenset())
+            lines = alone.lines(frozenset((symbol,)))
+            try:
+                if lines is not None:
+                    ground.guards(lines, symbol)
+            except UnreadableError:
+                continue
+            except UnguardableError:
+                found.append(change)
+        return found or own
+
+    def _leave(self, error: UnguardableError, changes: Sequence[Change]) -> None:
+        """Take note of changes that no guard can switch."""
+        symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in changes))
+        line = error.line or min(change.start for change in changes) + 1
+        self._unguarded.append((Refusal(symbols=symbols, line=line, reason=error.reason, by_select=True), (*changes,)))
 
     def _clashing(self, ground: Ground, edits: Sequence[GuardEdit]) -> list[GuardEdit]:
         wanted = {one: self._needs.get(one, frozenset()) & set(self._symbols) | {one} for one in self._symbols}
@@ -202,14 +227,14 @@ class _Composer:
         symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
         try:
             lines, level = _Nest(local, self._needs, self._read, ground.part(start, end)).nested(frozenset(), symbols)
-        except UnguardableError as error:
+        except UnreadableError as error:
             self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
+            return None
+        except UnguardableError as error:
+            self._leave(error, [change for change in local.changes if change.symbol])
             return None
         except RefusedGuardsError as error:
             self._refusals.append(error.refusal)
-            return None
-        except _CrowdedError:
-            self._crowded += [change for change in local.changes if change.symbol]
             return None
         part = ground.part(start, end)
         old = ground.lines[part.start : part.stop]
@@ -269,7 +294,7 @@ class _Nest:
         if apart and None not in variants.values():
             self._variants += 1
             if self._variants > MOST_VARIANTS:
-                raise _CrowdedError
+                raise UnguardableError(f"so many meet that they would make more than {MOST_VARIANTS} variants")
             made = sorted(edits, key=lambda one: (one.start, one.end))
             return spliced(lines, made), max((one.level for one in made), default=Level.STATEMENT)
         candidates = [symbol for symbol in free if variants[symbol] is not None]

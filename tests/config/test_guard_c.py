@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from patchkit.config.guard_edit import Level
-from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_c
+from patchkit.config.guard_files import GuardedFile, guard_c
+from patchkit.config.guard_settle import GuardStep, Terms
 
 TERMS = Terms(module="", needs={}, values={})
 needs_unifdef = pytest.mark.skipif(shutil.which("unifdef") is None, reason="unifdef is not installed")

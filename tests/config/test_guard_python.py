@@ -11,9 +11,10 @@ import pytest
 
 from benchmarks.guards import changed_scopes
 from patchkit.config.guard_edit import Level
-from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
+from patchkit.config.guard_files import GuardedFile, guard_python
 from patchkit.config.guard_fold import Check, check_guarded
 from patchkit.config.guard_python import guard_variants
+from patchkit.config.guard_settle import GuardStep, Terms
 from patchkit.config.guard_source import parse_source, read_lines
 from patchkit.record import replace
 
@@ -284,12 +285,14 @@ REFUSED = {
 @pytest.mark.parametrize(("old", "new", "reason"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_guarded_says_why(old: str | bytes, new: str | bytes, reason: str) -> None:
     guarded = guard(old, new)
-    if not guarded.refusals:
+    found = guarded.refusals or guarded.selected
+    if not found:
         assert reason == ""  # the whole line is one region
         return
-    assert guarded.content is None
-    assert reason in guarded.refusals[0].reason
-    assert guarded.refusals[0].symbols == ("X",)
+    assert reason in found[0].reason
+    assert found[0].symbols == ("X",)
+    assert found[0].by_select is (reason != "does not parse")
+    assert not guarded.selected or guarded.content == (old.encode() if isinstance(old, str) else old)
 
 
 def test_docstrings_and_comments_alone_change_nothing() -> None:
