@@ -172,9 +172,7 @@ def _finish(
     if record_path is not None:
         final[record_path] = record
     guards = (*kept_guards, *guarded.guards)
-    return _Finished(
-        files=_in_order(final), record=record, problems=problems, guards=guards, selected=guarded.selected
-    )
+    return _Finished(files=_in_order(final), record=record, problems=problems, guards=guards, selected=guarded.selected)
 
 
 def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -> dict[PurePosixPath, TreeEntry | None]:

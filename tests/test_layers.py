@@ -47,7 +47,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "remains",
         "transaction",
     ),
-    ("unnamed", "toggles", "asking", "compose", "session", "following", "workflow", "reconfigure"),
+    ("unnamed", "toggles", "asking", "compose", "session", "following", "workflow", "reconfigure", "running"),
     (
         "writing",
         "author",
