@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import shutil
 import subprocess
 import sys

@@ -190,3 +190,27 @@ def paired_bodies(before: ast.stmt, after: ast.stmt) -> Iterator[tuple[list[ast.
     for name in ("handlers", "cases"):
         for one, other in zip(getattr(before, name, ()), getattr(after, name, ()), strict=True):
             yield one.body, other.body
+
+
+def import_run(statements: list[ast.stmt], at: int) -> int:
+    """Return how many neighbouring statements import names from the module that the first one does."""
+    first = statements[at]
+    count = 1
+    while at + count < len(statements) and isinstance(first, ast.ImportFrom):
+        following = statements[at + count]
+        if not isinstance(following, ast.ImportFrom):
+            break
+        if (following.module, following.level) != (first.module, first.level):
+            break
+        count += 1
+    return count
+
+
+def names_imported(statements: list[ast.stmt], at: int) -> list[tuple[str, int, str, str]]:
+    """Return what a run of imports binds: `from X import a, b` is `from X import a` and `from X import b`."""
+    return [
+        (one.module or "", one.level, alias.name, alias.asname or "")
+        for one in statements[at : at + import_run(statements, at)]
+        if isinstance(one, ast.ImportFrom)
+        for alias in one.names
+    ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from patchkit.config.guard_align import DEFINITIONS
 from patchkit.config.guard_edit import GuardEdit
-from patchkit.config.guard_scope import FUNCTIONS, Definition, Scopes
+from patchkit.config.guard_scope import FUNCTIONS, Definition, Scopes, found_outside
 from patchkit.config.guard_source import first_line, last_line
 
 _Path = tuple[tuple[str, int], ...]
@@ -23,11 +23,12 @@ def scope_clashes(
     edits: Sequence[GuardEdit],
     read: Callable[[], Mapping[str, Sequence[ast.stmt]]],
     scopes: Scopes,
+    outside: frozenset[str],
 ) -> dict[str, range]:
     """Return the symbols that are to be decided around a definition, and its 0-based lines; of several the first.
 
     `edits` are the guards of each symbol in the body of a module; `read` returns the bodies that each symbol makes of
-    it, with those it needs, and all of them under "".
+    it, with those it needs, and all of them under "". `outside` are the names that the whole module has.
     """
     shared = list(_shared(body, edits, ()))
     bodies = read() if shared else {}
@@ -36,6 +37,8 @@ def scope_clashes(
         others = {symbol: _find(bodies[symbol], path) for symbol in (*symbols, "") if symbol in bodies}
         known = {symbol: one for symbol, one in others.items() if one is not None}
         names = scopes.clashing(definition, list(known.values())) if known else set[str]()
+        around = [one for end in range(1, len(path)) for one in _variants_at(path[:end], body, bodies)]
+        names = found_outside(names, outside.union(*map(scopes.bound, around)))
         if names:
             here = scopes.bound(definition)
             binding = [
@@ -76,6 +79,13 @@ def _definitions(body: Sequence[ast.AST]) -> Iterator[Definition]:
         else:
             for name in ("body", "handlers", "orelse", "finalbody", "cases"):
                 yield from _definitions(getattr(statement, name, ()))
+
+
+def _variants_at(
+    path: _Path, body: Sequence[ast.stmt], bodies: Mapping[str, Sequence[ast.stmt]]
+) -> Iterator[Definition]:
+    found = (_find(one, path) for one in (body, *bodies.values()))
+    yield from (one for one in found if isinstance(one, FUNCTIONS))
 
 
 def _find(body: Sequence[ast.stmt], path: _Path) -> Definition | None:

@@ -12,9 +12,9 @@ changes are to be settled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
+from patchkit.config.guard_ground import Ground
 from patchkit.config.guard_replay import Change, Replay
 from patchkit.config.guard_source import UnguardableError, UnreadableError
 from patchkit.record import dataclass
@@ -42,29 +42,6 @@ class RefusedGuardsError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
-
-
-class Ground(Protocol):
-    """The file with all toggles off, in its language."""
-
-    @property
-    def lines(self) -> list[bytes]:
-        """Its lines."""
-
-    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
-        """Return the edits that put `lines` beside it, under a guard. UnguardableError where that cannot be."""
-
-    def part(self, start: int, end: int) -> range:
-        """Return the lines of a part around some that stands for itself: it can be read without the rest."""
-
-    def clashes(self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]]) -> Mapping[str, range]:
-        """Return the symbols whose guards among the edits mean something for those of others, and in which lines.
-
-        `variants` are the lines of each symbol, with those it needs, and of all of them under "".
-        """
-
-    def around(self, start: int, end: int) -> range:
-        """Return some lines with all around them that mean nothing: a change among these may be a guard's of those."""
 
 
 def compose_guards(
@@ -109,6 +86,7 @@ class _Composer:
         self._read = read
         self._symbols = symbols
         self._needs = needs
+        self._outside = frozenset[str]()
         self._refusals: list[Refusal] = []
         self._unguarded: list[tuple[Refusal, tuple[Change, ...]]] = []
 
@@ -172,8 +150,11 @@ class _Composer:
         wanted = {one: self._needs.get(one, frozenset()) & set(self._symbols) | {one} for one in self._symbols}
         wanted[""] = frozenset(self._symbols)
         variants = {symbol: lines for symbol, on in wanted.items() if (lines := self._replay.lines(on)) is not None}
+        if len(self._symbols) == 1:
+            return []
         try:
-            return _clashing(ground, edits, variants) if len(self._symbols) > 1 else []
+            self._outside = ground.outside(variants.values())
+            return _clashing(ground, edits, variants, self._outside)
         except UnguardableError as error:
             self._refusals.append(Refusal(symbols=self._symbols, line=error.line, reason=error.reason))
             return []
@@ -226,7 +207,8 @@ class _Composer:
         """Compose the toggles that meet in a region by themselves."""
         symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
         try:
-            lines, level = _Nest(local, self._needs, self._read, ground.part(start, end)).nested(frozenset(), symbols)
+            nest = _Nest(local, self._needs, self._read, ground.part(start, end), self._outside)
+            lines, level = nest.nested(frozenset(), symbols)
         except UnreadableError as error:
             self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
             return None
@@ -258,7 +240,9 @@ class _Nest:
         needs: Mapping[str, frozenset[str]],
         read: Callable[[list[bytes]], Ground],
         part: range,
+        outside: frozenset[str],
     ) -> None:
+        self._outside = outside
         self._replay = replay
         self._read = read
         self._needs = needs
@@ -283,8 +267,10 @@ class _Nest:
             if variant is not None
             for edit in source.guards(variant, symbol)
         ]
+        if _most_that_meet(edits, self._needs) >= MOST_VARIANTS.bit_length():
+            raise _crowded()
         known = {symbol: variant for symbol, variant in variants.items() if variant is not None}
-        clashing = _clashing(source, edits, known) if len(free) > 1 else []
+        clashing = _clashing(source, edits, known, self._outside) if len(free) > 1 else []
         edits += clashing
         apart = not clashing and all(
             one.symbols == other.symbols or not one.touches(other)
@@ -292,9 +278,9 @@ class _Nest:
             for other in edits[:place]
         )
         if apart and None not in variants.values():
-            self._variants += 1
+            self._variants += 2 if edits else 1
             if self._variants > MOST_VARIANTS:
-                raise UnguardableError(f"so many meet that they would make more than {MOST_VARIANTS} variants")
+                raise _crowded()
             made = sorted(edits, key=lambda one: (one.start, one.end))
             return spliced(lines, made), max((one.level for one in made), default=Level.STATEMENT)
         candidates = [symbol for symbol in free if variants[symbol] is not None]
@@ -325,6 +311,19 @@ class _Nest:
         )
 
 
+def _crowded() -> UnguardableError:
+    return UnguardableError(f"so many meet that they would make more than {MOST_VARIANTS} variants")
+
+
+def _most_that_meet(edits: Sequence[GuardEdit], needs: Mapping[str, frozenset[str]]) -> int:
+    """Return how many symbols that need no other have guards on one line."""
+    free = [one for one in edits if not needs.get(one.symbols[0])]
+    on_line = (
+        {one.symbols[0] for one in free if one.start <= edit.start < max(one.end, one.start + 1)} for edit in free
+    )
+    return max(map(len, on_line), default=0)
+
+
 def _meeting_most(edits: Sequence[GuardEdit], candidates: Sequence[str]) -> str:
     """Return the symbol whose guards touch those of most others, of several the first."""
     met: dict[str, set[str]] = {symbol: set() for symbol in candidates}
@@ -336,9 +335,12 @@ def _meeting_most(edits: Sequence[GuardEdit], candidates: Sequence[str]) -> str:
     return max(candidates, key=lambda symbol: len(met[symbol]))
 
 
-def _clashing(ground: Ground, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]]) -> list[GuardEdit]:
+def _clashing(
+    ground: Ground, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]], outside: frozenset[str]
+) -> list[GuardEdit]:
     """Return where symbols are to be decided because their guards mean something for those of others."""
-    return [_undecided(part.start, part.stop, symbol) for symbol, part in ground.clashes(edits, variants).items()]
+    found = ground.clashes(edits, variants, outside)
+    return [_undecided(part.start, part.stop, symbol) for symbol, part in found.items()]
 
 
 def _undecided(start: int, end: int, symbol: str) -> GuardEdit:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from patchkit.config.guard_c import CText, guard_c_variants
 from patchkit.config.guard_clash import scope_clashes
@@ -11,6 +12,35 @@ from patchkit.config.guard_edit import GuardEdit
 from patchkit.config.guard_python import guard_variants
 from patchkit.config.guard_scope import Scopes
 from patchkit.config.guard_source import Source, first_line, parse_source, vary
+
+
+class Ground(Protocol):
+    """The file with all toggles off, in its language."""
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Its lines."""
+
+    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
+        """Return the edits that put `lines` beside it, under a guard. UnguardableError where that cannot be."""
+
+    def part(self, start: int, end: int) -> range:
+        """Return the lines of a part around some that stands for itself: it can be read without the rest."""
+
+    def clashes(
+        self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]], outside: frozenset[str]
+    ) -> Mapping[str, range]:
+        """Return the symbols whose guards among the edits mean something for those of others, and in which lines.
+
+        `variants` are the lines of each symbol, with those it needs, and of all of them under ""; `outside` is that
+        of the whole file.
+        """
+
+    def outside(self, variants: Iterable[list[bytes]]) -> frozenset[str]:
+        """Return the names that code anywhere in the file may take from around it."""
+
+    def around(self, start: int, end: int) -> range:
+        """Return some lines with all around them that mean nothing: a change among these may be a guard's of those."""
 
 
 class PythonGround:
@@ -41,7 +71,9 @@ class PythonGround:
         below = [line for line in starts if line > end]
         return range(above[-1] if above else 0, below[0] if below else len(self.lines))
 
-    def clashes(self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]]) -> Mapping[str, range]:
+    def clashes(
+        self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]], outside: frozenset[str]
+    ) -> Mapping[str, range]:
         """Return the symbols that make names local in a function whose guards of other symbols take them from outside.
 
         See scope_clashes. UnguardableError when a variant does not parse.
@@ -50,7 +82,12 @@ class PythonGround:
         def bodies() -> dict[str, list[ast.stmt]]:
             return {symbol: self._variant(lines).body for symbol, lines in variants.items()}
 
-        return scope_clashes(self.source.body, edits, bodies, self.scopes)
+        return scope_clashes(self.source.body, edits, bodies, self.scopes, outside)
+
+    def outside(self, variants: Iterable[list[bytes]]) -> frozenset[str]:
+        """Return the names that the module has in any variant. UnguardableError when one does not parse."""
+        bodies = [self.source.body, *(self._variant(lines).body for lines in variants)]
+        return frozenset[str]().union(*map(self.scopes.outside, bodies))
 
     def around(self, start: int, end: int) -> range:
         """Return some lines with the comments and empty lines around them."""
@@ -82,9 +119,18 @@ class CGround:
         """Return the whole file."""
         return range(len(self.lines))
 
-    def clashes(self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]]) -> Mapping[str, range]:  # noqa: ARG002 -- directives have no scopes
+    def clashes(
+        self,
+        edits: Sequence[GuardEdit],  # noqa: ARG002 -- directives have no scopes
+        variants: Mapping[str, list[bytes]],  # noqa: ARG002
+        outside: frozenset[str],  # noqa: ARG002
+    ) -> Mapping[str, range]:
         """Return none: what a directive takes away means nothing."""
         return {}
+
+    def outside(self, variants: Iterable[list[bytes]]) -> frozenset[str]:  # noqa: ARG002 -- as above
+        """Return none."""
+        return frozenset()
 
     def around(self, start: int, end: int) -> range:
         """Return these lines: a directive stands where the change is."""

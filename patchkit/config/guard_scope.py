@@ -7,6 +7,7 @@ local (and the function a generator), and the other branch, which reads a global
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Sequence
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -113,6 +114,10 @@ class Scopes:
         """Return every name that the body takes from its own scope or from outside, functions in it included."""
         return set[str]().union(*map(self._names, definition.body))
 
+    def outside(self, body: Iterable[ast.stmt]) -> frozenset[str]:
+        """Return the names that functions of a module find outside of them; with "*" in it, it may be any."""
+        return frozenset(dir(builtins)).union(*(self._scope(statement).bound for statement in body))
+
     def hazard(self, old: Definition, new: Definition) -> str:
         """Return why no guard may stand inside of two definitions with one header, "" when one may.
 
@@ -129,11 +134,11 @@ class Scopes:
         shadowed = (added and added & self.used(old)) | (dropped and dropped & self.used(new))
         return f"local in one variant, an outer name in the other: {', '.join(sorted(shadowed))}" if shadowed else ""
 
-    def turned_local(self, made: Definition, expected: Definition) -> bool:
-        """Tell whether a branch of one that the other does not have makes a name local that it takes from outside."""
+    def turned_local(self, made: Definition, expected: Definition, outside: frozenset[str]) -> bool:
+        """Tell whether a branch of one that the other does not have makes a name local that it finds outside."""
         if self._own(made, expected)[0] <= self._own(expected, made)[0]:
             return False
-        bound = self.bound(made) - self.bound(expected)
+        bound = found_outside(self.bound(made) - self.bound(expected), outside)
         return bool(bound) and not bound.isdisjoint(self.used(expected))
 
     def clashing(self, base: Definition, variants: Sequence[Definition]) -> set[str]:
@@ -176,6 +181,11 @@ class Scopes:
         if id(statement) not in self._used:
             self._used[id(statement)] = statement, frozenset(_free([statement]))
         return self._used[id(statement)][1]
+
+
+def found_outside(names: set[str], outside: frozenset[str]) -> set[str]:
+    """Return those of some names that are found outside; any other is an error whether it is local or not."""
+    return names if "*" in outside else names & outside
 
 
 def _free(nodes: Iterable[ast.AST]) -> set[str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from patchkit.config.guard_compose import Composed, Ground, Refusal, RefusedGuardsError, compose_guards
+from patchkit.config.guard_compose import Composed, Refusal, RefusedGuardsError, compose_guards
+from patchkit.config.guard_ground import Ground
 from patchkit.config.guard_replay import Change, Replay, record_changes
 from patchkit.config.guard_source import read_lines
 from patchkit.record import dataclass, replace

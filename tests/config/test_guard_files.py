@@ -85,9 +85,10 @@ def test_guards_that_meet_though_the_patches_do_not_are_nested_without_a_depende
 
 
 def test_a_name_that_one_toggle_binds_and_another_takes_from_outside() -> None:
-    binds = BASE.replace("    b(x)\n", "    size = b(x)\n")
+    base = "from options import *\n" + BASE
+    binds = base.replace("    b(x)\n", "    size = b(x)\n")
     both = binds.replace("    d(x)\n", "    d(x, size)\n")
-    guarded = guard(("A", binds), ("B", both))
+    guarded = guard(("A", binds), ("B", both), base=base)
     text = content_of(guarded)
     assert [region.symbols for region in guarded.regions] == [("A", "B")]  # side by side, A off would hide B's size
     calls: list[tuple[object, ...]] = []
@@ -95,9 +96,15 @@ def test_a_name_that_one_toggle_binds_and_another_takes_from_outside() -> None:
         values = {"CONFIG_A": "A" in on, "CONFIG_B": "B" in on}
         names: dict[str, Any] = {one: lambda *words: calls.append(words) for one in "bcd"}
         names |= {"size": "outer", **values}
-        exec(text.partition("\n")[2], names)  # noqa: S102 -- code of this file
+        exec(text.split("\n", 2)[2], names)  # noqa: S102 -- code of this file
         names["f"](1)
     assert calls == [(1,), (1,), (1, "outer"), (1,), (1,), (1, None)]
+
+
+def test_a_name_that_nothing_outside_has_is_an_error_either_way() -> None:
+    binds = BASE.replace("    b(x)\n", "    size = b(x)\n")
+    guarded = guard(("A", binds), ("B", binds.replace("    d(x)\n", "    d(x, size)\n")))
+    assert [region.symbols for region in guarded.regions] == [("A",), ("B",)]
 
 
 def test_insertion_at_the_end_of_a_body_that_another_toggle_replaces() -> None:
