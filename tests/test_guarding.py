@@ -358,6 +358,19 @@ def test_toggles_that_crowd_a_region_flip_in_any_order_to_what_plain_patching_ma
     assert difference(snapshot(site.root), pristine) == []
 
 
+def test_without_a_kconfig_a_toggle_takes_y_and_n_only(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site.patches / "vllm" / "Kconfig").unlink()
+    site.add("FAST", FILES, FAST, toggle="select")
+    (tmp_path / "x.config").write_text("CONFIG_FAST=yes\n")
+    assert site.apply("CONFIG_FAST=5") == 1
+    assert "--set: CONFIG_FAST=5: not a value of this toggle" in told(capsys)
+    assert site.patchkit("apply", "--unlocked", "--config", str(tmp_path / "x.config")) == 1
+    assert "x.config:1: CONFIG_FAST=yes: not a value of this toggle" in told(capsys)
+    assert difference(snapshot(site.root), site.pristine) == []
+
+
 def test_guard_without_a_kconfig_is_switched_by_y_and_n(site: Site) -> None:
     (site.patches / "vllm" / "Kconfig").unlink()
     site.add("FAST", FILES, FAST)

@@ -9,7 +9,7 @@ from typing import Any
 import kconfiglib as library
 
 from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
-from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.config.dotconfig import EXPECTED_LINE, Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
@@ -44,7 +44,7 @@ def resolve(
     """
     standing = {symbol.name: symbol.str_value for symbol in menu.kconf.unique_defined_syms}
     asked = {one.symbol: one for one in assignments}
-    faults = [*menu.faults, *_duplicates(assignments)]
+    faults = [*menu.faults, *_duplicates(assignments), *_no_values(assignments, asked)]
     warnings = []
     requests: dict[str, Assignment] = {}
     for one in asked.values():
@@ -146,6 +146,14 @@ def _duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
         if known is not one:
             why = f"{known.origin} says CONFIG_{known.symbol}={known.value}; drop one of the two lines"
             yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
+
+
+def _no_values(assignments: Sequence[Assignment], asked: Mapping[str, Assignment]) -> Iterator[Fault]:
+    """Lines that no symbol could take, although a later one counts; of those that count the symbol says more."""
+    for one in assignments:
+        if one.kind is ValueKind.UNQUOTED and asked[one.symbol] is not one:
+            what = f"CONFIG_{one.symbol}={one.value}: no value is written so"
+            yield Fault(place=one.origin, what=what, why=f"{asked[one.symbol].origin} counts; {EXPECTED_LINE}")
 
 
 def not_named(home: str) -> str:
