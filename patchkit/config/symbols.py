@@ -47,8 +47,9 @@ def resolve(
     faults = [*menu.faults, *_duplicates(assignments), *_no_values(assignments, asked)]
     warnings = []
     requests: dict[str, Assignment] = {}
+    set_faults = {one.symbol: _set(menu, one, elsewhere) for one in asked.values()}
     for one in asked.values():
-        fault = _set(menu, one, elsewhere)
+        fault = set_faults[one.symbol]
         if fault is None and one.value != standing[one.symbol]:
             fault = _without_effect(menu, one, usage)
         if fault is not None and one.origin == KEPT:
@@ -190,11 +191,19 @@ def _fits(kind: int, one: Assignment) -> bool:
 
 
 def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:
-    if one.symbol in symbols_in_use(menu, usage):
+    if one.symbol in symbols_in_use(menu, usage) or one.value == _left_alone(menu.kconf.syms[one.symbol], one.value):
         return None
     why = f"gates that do: {', '.join(f'CONFIG_{gate}' for gate in sorted(usage.gates)) or 'none'}"
     what = f"CONFIG_{one.symbol}={one.value} gates nothing in this series, and nothing reads it"
     return Fault(place=one.origin, what=what, why=why)
+
+
+def _left_alone(symbol: Any, value: str) -> str:
+    """Return what a symbol would be beside all other settings if nobody had set it to this value."""
+    symbol.unset_value()
+    alone = str(symbol.str_value)
+    symbol.set_value(value)
+    return alone
 
 
 def near_names(menu: Menu, name: str) -> str:
