@@ -1,7 +1,7 @@
 """Which running processes may have an engine's Python files as they were: what Linux says of them under /proc.
 
 A module that was imported leaves no mark there. What does is a library of the engine that is mapped, and a command line
-that names the engine. Of a process that shows neither nothing is said.
+that runs the engine. Of a process that shows neither nothing is said.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from patchkit.pattern import compile_lazily
@@ -67,8 +68,19 @@ def _evidence(place: Path, words: list[str], tree: TargetTree) -> str:
     elsewhere = f"/{tree.package.name}/"
     if any(f"/site-packages{elsewhere}" in path for path in mapped):
         return ""  # that of another environment
-    named = re.compile(rf"(?<![\w-]){re.escape(tree.package.name)}(?![\w-])")
-    return "its command line names it" if any(named.search(word) for word in words) else ""
+    return "its command line runs it" if _runs(words, tree.package.name) else ""
+
+
+def _runs(words: list[str], package: str) -> bool:
+    """Tell whether an interpreter's arguments run a package: its module, its script, or code that imports it."""
+    for before, word in pairwise(["", *words]):
+        if before == "-m":
+            return word == package or word.startswith(f"{package}.")
+        if before == "-c":
+            return re.search(rf"\b(?:import|from)\s+{re.escape(package)}\b", word) is not None
+        if not word.startswith("-"):
+            return package in PurePosixPath(word).parts
+    return False
 
 
 def _maps(place: Path) -> list[str]:

