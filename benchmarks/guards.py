@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
+from patchkit.config.guard_files import GuardedFile, guard_python
 from patchkit.config.guard_fold import Check, check_source, settings
+from patchkit.config.guard_settle import GuardStep, Terms
 from patchkit.config.guard_source import parse_source, read_lines
 from patchkit.diff.apply import apply_placements
 from patchkit.diff.compare import compare_lines

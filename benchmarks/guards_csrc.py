@@ -15,7 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from patchkit.config.guard_edit import Level
-from patchkit.config.guard_files import GuardStep, Terms, guard_c
+from patchkit.config.guard_files import guard_c
+from patchkit.config.guard_settle import GuardStep, Terms
 
 C_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hip"})
 

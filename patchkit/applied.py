@@ -59,6 +59,17 @@ def kept_decisions(kept: tuple[AppliedLayer, ...]) -> Iterator[Decision]:
             )
 
 
+def left_out_again(decisions: Iterable[Decision], layers: Iterable[WantedLayer]) -> Iterator[Decision]:
+    """Yield decisions with what the layers say by now of patches whose toggle is off."""
+    wanted = {(layer.number, patch.name): patch for layer in layers for patch in layer.patches}
+    for decision in decisions:
+        patch = wanted[decision.number, decision.patch]
+        if decision.outcome in (Outcome.DISABLED, Outcome.GUARDED_OFF) and patch.reason != decision.reason:
+            yield replace(decision, outcome=left_out_as(patch.config, patch.reason), reason=patch.reason)
+        else:
+            yield decision
+
+
 def _applied_patch(wanted: WantedPatch, decision: Decision) -> AppliedPatch:
     left_out = decision.outcome in (Outcome.UPSTREAMED, Outcome.NOTHING_HERE)
     return AppliedPatch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchkit.config.dotconfig import Assignment
+from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import OtherReleaseError, RefusedError, UsageError
 from patchkit.guarding import without_barred
@@ -189,6 +189,13 @@ def _check_gates(layers: list[WantedLayer], terms: Terms) -> None:
             why="\n".join(f"{given.origin}: CONFIG_{given.symbol}={given.value}" for given in idle),
             hint=f"its toggles are: {', '.join(f'CONFIG_{gate}' for gate in sorted(gates)) or 'none'}",
         )
+
+    for symbol, given in sorted((terms.configuration or {}).items()):
+        if given.kind is not ValueKind.BOOL:
+            raise RefusedError(
+                f"{given.origin}: CONFIG_{symbol}={given.value}: not a value of this toggle",
+                why="expected y or n: no Kconfig says that it is anything else",
+            )
 
 
 def _check_labels(layers: list[WantedLayer]) -> None:

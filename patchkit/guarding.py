@@ -28,7 +28,8 @@ from patchkit.tree import Entries, Kind, TreeEntry, path_of
 from patchkit.version import VERSION
 
 if TYPE_CHECKING:
-    from patchkit.config.guard_files import GuardedFile, Terms
+    from patchkit.config.guard_files import GuardedFile
+    from patchkit.config.guard_settle import Terms
 
 
 Step = tuple[WantedPatch, str, "TreeEntry | None"]
@@ -54,16 +55,31 @@ class Guards:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Selected:
+    """A place where no guard can stand: the file is rendered for the present values of these symbols.
+
+    `line` is 0 for the whole file. `guarded` are the symbols of which guards stand elsewhere in it.
+    """
+
+    path: str
+    line: int
+    symbols: tuple[str, ...]
+    reason: str
+    guarded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Guarded:
     """The files that guard patches change, as they shall be, and what speaks against it.
 
-    `guards` are their paths with the digest of what they are made of; the values are part of it only where some
-    lines are those of the present values.
+    `guards` are their paths with the digest of what they are made of, but for those in which `select` switches
+    something: they are made anew. `selected` says of these where and why.
     """
 
     files: Mapping[PurePosixPath, TreeEntry]
     problems: tuple[str, ...]
     guards: tuple[tuple[str, str], ...] = ()
+    selected: tuple[Selected, ...] = ()
 
 
 def guard_stack(
@@ -96,20 +112,32 @@ def guard_stack(
         for decision in whole.decisions
         if decision.refused
     ]
-    files: dict[PurePosixPath, TreeEntry] = {}
-    made_of_all = []
-    for path in sorted(recorder.guarded) if not problems else ():
-        before, steps = pristine.get(path_of(path)), recorder.steps[path]
-        made_of = _digest(before, steps, generated, tree)
-        with_values = _with_values(made_of, steps, generated)
-        there = _standing(path, standing, (made_of, with_values), generated)
-        made = there or _guard_file(path, before, steps, generated, tree)
-        if isinstance(made, _Made):
-            files[path_of(path)] = made.entry
-            made_of_all.append((path, with_values if made.settled else made_of))
-        else:
-            problems += made
-    return Guarded(files=files, problems=tuple(problems), guards=tuple(made_of_all))
+    made = {
+        path: _standing_file(path, pristine.get(path_of(path)), recorder.steps[path], standing, generated, tree)
+        for path in (sorted(recorder.guarded) if not problems else ())
+    }
+    problems += [problem for one in made.values() for problem in one.problems]
+    return Guarded(
+        files={path_of(path): one.entry for path, one in made.items() if one.entry is not None},
+        problems=tuple(problems),
+        guards=tuple((path, one.made_of) for path, one in made.items() if one.entry is not None and one.made_of),
+        selected=tuple(place for one in made.values() for place in one.selected),
+    )
+
+
+def _standing_file(
+    path: str, before: TreeEntry | None, steps: list[Step], standing: Guards, generated: Generated, tree: TargetTree
+) -> _Made:
+    """Return the file that stands in the tree with the mark of the values, or a new one where it is made of else."""
+    made_of = _digest(before, steps, generated, tree)
+    there = standing.find(path, made_of)
+    if there is None:
+        made = _guard_file(path, before, steps, generated, tree)
+        return made if made.selected else replace(made, made_of=made_of)
+    from patchkit.config.guard_constants import remarked
+
+    values = {value.symbol: value.text for value in generated.configuration.values}
+    return _Made(entry=replace(there, content=remarked(there.content, values)), made_of=made_of)
 
 
 def _digest(before: TreeEntry | None, steps: Sequence[Step], generated: Generated, tree: TargetTree) -> str:
@@ -123,31 +151,44 @@ def _digest(before: TreeEntry | None, steps: Sequence[Step], generated: Generate
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _with_values(made_of: str, steps: Sequence[Step], generated: Generated) -> str:
-    """Return the digest for a file in which some lines are those of the present values."""
-    values = {value.symbol: value.text for value in generated.configuration.values}
-    text = json.dumps([made_of, sorted({(symbol, values.get(symbol, "")) for _, symbol, _ in steps if symbol})])
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Made:
-    """A guarded file. `settled`: some of its lines are those of the present values, other values make another file."""
+    """What became of a file: None where `select` switches all of it, or where there are problems."""
 
-    entry: TreeEntry
-    settled: bool = False
+    entry: TreeEntry | None = None
+    problems: tuple[str, ...] = ()
+    selected: tuple[Selected, ...] = ()
+    made_of: str = ""
 
 
-def _standing(path: str, standing: Guards, digests: tuple[str, str], generated: Generated) -> _Made | None:
-    """Return a file that stands in the tree with the mark of the values; `digests` are those without and with them."""
-    there = next((entry for one in digests if (entry := standing.find(path, one)) is not None), None)
-    if there is None:
-        return None
-    from patchkit.config.guard_constants import remarked
+def told(layers: Sequence[WantedLayer], selected: Sequence[Selected]) -> tuple[WantedLayer, ...]:
+    """Say of guard patches that are off where no guard of theirs stands in the files."""
+    if not selected:
+        return tuple(layers)
+    return tuple(replace(layer, patches=tuple(_told(patch, selected) for patch in layer.patches)) for layer in layers)
 
-    values = {value.symbol: value.text for value in generated.configuration.values}
-    entry = TreeEntry(kind=Kind.FILE, mode=there.mode, content=remarked(there.content, values))
-    return _Made(entry=entry, settled=standing.find(path, digests[0]) is None)
+
+def _told(patch: WantedPatch, selected: Sequence[Selected]) -> WantedPatch:
+    if patch.enabled or not _is_guard(patch):
+        return patch
+    paths = tuple(dict.fromkeys(path for pair in patch.paths for path in pair if path))
+    here = [one for one in selected if one.path in paths and patch.config in one.symbols]
+    without = {one.path for one in here if patch.config not in one.guarded}
+    if not here:
+        return patch
+    if without.issuperset(paths):
+        return replace(patch, reason=unset_reason(patch.config))
+    places = ", ".join(dict.fromkeys(one.path for one in here))
+    return replace(patch, reason=f"{guarded_reason(patch.config)}, but not everywhere in {places}")
+
+
+def selected_warnings(selected: Sequence[Selected]) -> Iterator[str]:
+    """Yield where guard patches have no guards, and are switched by rendering the file anew."""
+    for one in selected:
+        place = f"{one.path}:{one.line}" if one.line else one.path
+        names = ", ".join(f"CONFIG_{symbol}" for symbol in one.symbols)
+        verb = "is" if len(one.symbols) == 1 else "are"
+        yield f"{place}: {names} {verb} switched as by `Toggle: select`: {one.reason}"
 
 
 def without_barred(layers: Sequence[WantedLayer], generated: Generated) -> list[WantedLayer]:
@@ -179,7 +220,7 @@ def _is_guard(patch: WantedPatch) -> bool:
     """Tell whether a patch is switched by guards, and not left out for another reason than its toggle."""
     if not patch.config or patch.retired:
         return False
-    if not patch.enabled and patch.reason not in (unset_reason(patch.config), guarded_reason(patch.config)):
+    if not patch.enabled and not patch.reason.startswith(unset_reason(patch.config)):
         return False
     return parse_trailers(patch.patch.preamble, source=patch.name).toggle is Toggle.GUARD
 
@@ -227,35 +268,48 @@ def _guard_file(
     steps: list[Step],
     generated: Generated,
     tree: TargetTree,
-) -> _Made | list[str]:
+) -> _Made:
     """Return the file with all variants in it, or why that cannot be."""
     entries = [entry for _, _, entry in steps]
     if before is None:  # it comes with the first patch, and stands there whatever the toggle says
         before, steps = entries[0], steps[1:]
     known = [entry for entry in (before, *entries) if entry is not None and entry.kind is Kind.FILE]
     if before is None or len(known) <= len(entries):
-        return [f"{path}: {_name(steps)} takes it away, moves it or makes a link of it: let it be `Toggle: select`"]
+        return _whole(path, steps, f"{_name(steps)} takes it away, moves it or makes a link of it")
     if len({entry.mode for entry in known}) > 1:
-        return [f"{path}: {_name(steps)} changes its mode: let it be `Toggle: select`"]
+        return _whole(path, steps, f"{_name(steps)} changes its mode")
     suffix = PurePosixPath(path).suffix
     if not steps and suffix != ".py":
         return _Made(entry=before)
     if suffix != ".py" and suffix not in C_SUFFIXES:
-        return [f"{path}: no guard can stand in it: let {_name(steps)} be `Toggle: select`"]
-    from patchkit.config.guard_files import GuardStep, guard_c, guard_python
+        return _whole(path, steps, "no guard can stand in it")
+    from patchkit.config.guard_files import guard_c, guard_python
+    from patchkit.config.guard_settle import GuardStep
 
     guard = guard_python if suffix == ".py" else guard_c
     made = [GuardStep(symbol=symbol, content=entry.content) for _, symbol, entry in steps if entry is not None]
     guarded = guard(before.content, made, _terms(generated, tree))
     if guarded.content is None:
-        return list(_refusals(path, guarded))
+        if all(refusal.by_select for refusal in guarded.refusals):
+            return _whole(path, steps, "; ".join(dict.fromkeys(one.reason for one in guarded.refusals)))
+        return _Made(problems=tuple(_refusals(path, guarded)))
+    there = frozenset(symbol for region in guarded.regions for symbol in region.symbols)
     return _Made(
-        entry=TreeEntry(kind=Kind.FILE, mode=before.mode, content=guarded.content), settled=bool(guarded.selected)
+        entry=TreeEntry(kind=Kind.FILE, mode=before.mode, content=guarded.content),
+        selected=tuple(
+            Selected(path=path, line=one.line, symbols=one.symbols, reason=one.reason, guarded=there)
+            for one in guarded.selected
+        ),
     )
 
 
+def _whole(path: str, steps: list[Step], reason: str) -> _Made:
+    symbols = tuple(dict.fromkeys(symbol for _, symbol, _ in steps if symbol))
+    return _Made(selected=(Selected(path=path, line=0, symbols=symbols, reason=reason),))
+
+
 def _terms(generated: Generated, tree: TargetTree) -> Terms:
-    from patchkit.config.guard_files import Terms
+    from patchkit.config.guard_settle import Terms
 
     values = {value.symbol: value.text for value in generated.configuration.values}
     needs: dict[str, frozenset[str]] = {}

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
-from patchkit.applied import applied_layers, explained, kept_decisions, without_release
+from patchkit.applied import applied_layers, explained, kept_decisions, left_out_again, without_release
 from patchkit.decision import Decision
 from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
 from patchkit.errors import UnsafePathError
 from patchkit.generated import Generated, put_generated
-from patchkit.guarding import Guards, guard_stack
+from patchkit.guarding import Guards, Selected, guard_stack, selected_warnings, told
 from patchkit.receipt import AppliedLayer, Receipt, TouchedFile
 from patchkit.record import dataclass, replace
 from patchkit.stack import Rendering, WantedLayer, render_stack
@@ -106,11 +106,13 @@ def make_plan(
     start = situation.entries if kept else situation.pristine
     rendering = render_stack(start, layers, pristine=situation.pristine, touched=touched_below)
     finished = _finish(situation, rendering, layers, start, generated)
+    layers = told(layers, finished.selected)
+    rendered = tuple(left_out_again(rendering.decisions, layers))
     touched = _touched(situation, finished.files)
-    decisions = without_release(rendering.decisions, kept, layers, situation.pristine)
+    decisions = without_release(rendered, kept, layers, situation.pristine)
     plan = Plan(
         tree=situation.tree,
-        layers=(*kept, *applied_layers(layers, rendering.decisions, lowest=not kept)),
+        layers=(*kept, *applied_layers(layers, rendered, lowest=not kept)),
         configuration=configuration,
         decisions=(*kept_decisions(kept), *explained(decisions, layers, receipt)),
         edits=tuple(_edits(situation, finished.files)),
@@ -124,7 +126,7 @@ def make_plan(
             *finished.problems,
             *_syntax_problems(situation, rendering, finished.files, check_syntax, check_all_syntax),
         ),
-        warnings=warnings,
+        warnings=(*warnings, *selected_warnings(finished.selected)),
         sha256="",
         generated=generated,
         guards=finished.guards,
@@ -140,6 +142,7 @@ class _Finished:
     record: TreeEntry | None
     problems: tuple[str, ...]
     guards: tuple[tuple[str, str], ...]
+    selected: tuple[Selected, ...]
 
 
 def _finish(
@@ -168,7 +171,8 @@ def _finish(
     record_path, record = _record(situation, final)
     if record_path is not None:
         final[record_path] = record
-    return _Finished(files=_in_order(final), record=record, problems=problems, guards=(*kept_guards, *guarded.guards))
+    guards = (*kept_guards, *guarded.guards)
+    return _Finished(files=_in_order(final), record=record, problems=problems, guards=guards, selected=guarded.selected)
 
 
 def _final_entries(situation: Situation, rendering: Rendering, start: Entries) -> dict[PurePosixPath, TreeEntry | None]:

@@ -29,13 +29,13 @@ def unset_reason(config: str) -> str:
 
 
 def guarded_reason(config: str) -> str:
-    """Return why a patch with `Toggle: guard` does nothing while its toggle is off."""
+    """Return why a patch with `Toggle: guard` does nothing while its toggle is off; more may follow."""
     return f"CONFIG_{config} is not set; its guards stand in the files"
 
 
 def left_out_as(config: str, reason: str) -> Outcome:
     """Return what is said of a patch that is left out for a reason, but for a retired one."""
-    return Outcome.GUARDED_OFF if config and reason == guarded_reason(config) else Outcome.DISABLED
+    return Outcome.GUARDED_OFF if config and reason.startswith(guarded_reason(config)) else Outcome.DISABLED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

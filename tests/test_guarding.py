@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -273,25 +275,99 @@ def test_lines_of_another_guard_patch_without_a_dependency_are_refused(
     assert difference(snapshot(site.root), site.pristine) == []
 
 
-REFUSED = {
-    "json": (changed(FILES, text=("1", "2")), "vllm/text.json: no guard can stand in it"),
-    "deleted": ({path: text for path, text in FILES.items() if path != "vllm/other.py"}, "takes it away"),
+BY_SELECT = {
+    "json": (changed(FILES, text=("1", "2")), "vllm/text.json: {}: no guard can stand in it"),
+    "deleted": (
+        {path: text for path, text in FILES.items() if path != "vllm/other.py"},
+        "other.py: {}: 0001-fast.patch",
+    ),
     "future": (
         changed(FILES, other=("VALUE", "from __future__ import annotations\nVALUE")),
-        "a from __future__ import",
+        "vllm/other.py:1: {}: a from __future__ import cannot be switched",
     ),
+    "binds the constant": (changed(FILES, other=("VALUE", "CONFIG_FAST = 1\nVALUE")), "it binds CONFIG_FAST itself"),
 }
 
 
-@pytest.mark.parametrize(("new", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_guarded_is_refused_and_select_named(
+@pytest.mark.parametrize(("new", "said"), BY_SELECT.values(), ids=BY_SELECT)
+def test_what_cannot_be_guarded_is_rendered_for_the_present_values_and_said(
     new: dict[str, str], said: str, site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site.add("FAST", FILES, new)
-    assert site.apply() == 1
+    with_guards = changed(new, step=("x + 1", "x + 10"))
+    site.add("FAST", FILES, with_guards)
+    assert site.apply() == 0
+    warned = said.format("CONFIG_FAST is switched as by `Toggle: select`")
+    plain = {path: text.encode() for path, text in FILES.items()}
+    on = {path: text.encode() for path, text in with_guards.items()}
+    for setting, there in (("n", plain), ("y", on), ("n", plain)):
+        assert site.patchkit("config", "set", f"CONFIG_FAST={setting}") == 0
+        words = told(capsys)
+        assert warned in words
+        for name in ("vllm/other.py", "vllm/text.json"):
+            path = site.root / name
+            assert (path.read_bytes() if path.exists() else None) == there.get(name)
+        assert "if CONFIG_FAST:" in site.read("step.py")
+    assert run(["status", "--root", str(site.root), "--target", "vllm"]) == 0
+    assert "its guards stand in the files, but not everywhere in vllm/" in told(capsys)
+    assert run(["revert", "--root", str(site.root), "--target", "vllm"]) == 0
+    assert difference(snapshot(site.root), site.pristine) == []
+
+
+def test_a_patch_without_a_single_guard_is_not_called_guarded(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.add("FAST", FILES, changed(FILES, text=("1", "2")))
+    assert site.apply() == 0
+    assert "0001-fast.patch  disabled: CONFIG_FAST is not set\n" in told(capsys)
+    assert site.patchkit("apply", "--unlocked") == 0
     words = told(capsys)
-    assert said in words
-    assert "Toggle: select" in words
+    assert "0001-fast.patch  disabled: CONFIG_FAST is not set\n" in words
+    assert "nothing to do" in words
+
+
+def test_toggles_that_crowd_a_region_flip_in_any_order_to_what_plain_patching_makes(site: Site) -> None:
+    rows = [f"    {n},\n" for n in range(80)]
+
+    def text(on: Collection[int]) -> str:
+        own = {10 * n + k: f"    {100 + 10 * n + k},\n" for n in on for k in range(1 + n % 3)}
+        lines = [own.get(place, row) for place, row in enumerate(rows)]
+        if 7 in on:  # it stands on lines of 6
+            lines[60] = "    777,\n"
+        return f"VALUE = [\n{''.join(lines)}]\n\n\ndef asked():\n    return {1 if 3 in on else 0}\n"
+
+    files = [changed(FILES, other=("VALUE = 1\n", text(range(count)))) for count in range(9)]
+    (site.root / "vllm" / "other.py").write_text(files[0]["vllm/other.py"])
+    kconfig = "".join(f'config G{n}\n\tbool "G"\n' for n in range(8))
+    (site.patches / "vllm" / "Kconfig").write_text(kconfig + "\tdepends on G6\n")
+    for n in range(8):
+        site.add(f"G{n}", files[n], files[n + 1])
+    pristine = snapshot(site.root)
+    assert site.apply() == 0
+    assert site.read("other.py").count("if CONFIG_G3") == 1  # beside the region there is room for guards
+    draw, on = random.Random(4), set[int]()  # noqa: S311 -- which toggles to flip
+    for _ in range(4):
+        flipped = set(draw.sample(range(8), draw.randrange(1, 4)))
+        wanted = (on ^ flipped) - ({7} if 6 not in on ^ flipped else set())
+        settings = [f"CONFIG_G{n}={'y' if n in wanted else 'n'}" for n in sorted(on ^ wanted, reverse=True)]
+        assert not settings or site.patchkit("config", "set", *settings) == 0
+        on = wanted
+        made: dict[str, object] = {}
+        exec(text(on), made)  # noqa: S102 -- code of this file
+        assert site.ask("other.VALUE, other.asked()") == str((made["VALUE"], 1 if 3 in on else 0))
+    assert site.patchkit("config", "set", *(f"CONFIG_G{n}=n" for n in reversed(range(8)))) == 0
+    assert site.ask("other.VALUE, other.asked()") == str((list(range(80)), 0))
+    assert run(["revert", "--root", str(site.root), "--target", "vllm"]) == 0
+    assert difference(snapshot(site.root), pristine) == []
+
+
+def test_without_a_kconfig_a_toggle_takes_y_and_n_only(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site.patches / "vllm" / "Kconfig").unlink()
+    site.add("FAST", FILES, FAST, toggle="select")
+    (tmp_path / "x.config").write_text("CONFIG_FAST=yes\n")
+    assert site.apply("CONFIG_FAST=5") == 1
+    assert "--set: CONFIG_FAST=5: not a value of this toggle" in told(capsys)
+    assert site.patchkit("apply", "--unlocked", "--config", str(tmp_path / "x.config")) == 1
+    assert "x.config:1: CONFIG_FAST=yes: not a value of this toggle" in told(capsys)
     assert difference(snapshot(site.root), site.pristine) == []
 
 

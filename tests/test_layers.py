@@ -49,7 +49,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "remains",
         "transaction",
     ),
-    ("unnamed", "toggles", "asking", "advice", "compose", "session", "following", "workflow", "reconfigure"),
+    ("unnamed", "toggles", "asking", "advice", "compose", "session", "following", "workflow", "reconfigure", "running"),
     (
         "writing",
         "author",

@@ -226,9 +226,13 @@ def test_all_faults_are_told_and_nothing_is_written(
     before = snapshot(root, own=True)
     given = tmp_path / "x.config"
     given.write_text("CONFIG_SCALE=y\nCONFIG_SCALE=y\nCONFIG_NOSUCH=y\nCONFIG_LIMIT=99\n")
-    apply("SCALE_VALUE=2", "SCALE=n", status=1, more=("--config", given))
+    lower = tmp_path / "lower.config"
+    lower.write_text("CONFIG_LIMIT=many\nCONFIG_SIMPLE=maybe\n")
+    apply("SCALE_VALUE=2", "SCALE=n", status=1, more=("--config", lower, "--config", given))
     said = capsys.readouterr().err
     for words in (
+        f"{lower}:1: CONFIG_LIMIT=many: no value is written so\n    {given}:4 counts; expected a line as in",
+        f"{lower}:2: CONFIG_SIMPLE=maybe: ",
         f"{given}:2: CONFIG_SCALE is set a second time",
         f"{given}:3: CONFIG_NOSUCH=y: there is no such symbol",
         f"{given}:4: CONFIG_LIMIT=99 is not what comes of it: it is 8",

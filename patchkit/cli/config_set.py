@@ -18,9 +18,12 @@ from patchkit.cli.options import (
 from patchkit.cli.show import edit_words, result_document, show_plan
 from patchkit.cli.toggling import toggle_options
 from patchkit.errors import ExitStatus, UsageError
-from patchkit.output import Output
+from patchkit.output import Output, one_line
 from patchkit.reconfigure import Change, Reconfigured, reconfigure
+from patchkit.running import processes_with
 from patchkit.session import open_session
+
+_LONGEST_COMMAND = 100
 
 
 @click.command("set", short_help="Change the configuration of a patched tree.")
@@ -72,7 +75,14 @@ def show_change(done: Reconfigured, output: Output) -> None:
         output.line("nothing to do", style="good")
     else:
         output.line(f"set: {edit_words(plan)} changed", style="good")
-        output.line("processes that run keep the old values until they are started again")
+        _show_processes(done, output)
+
+
+def _show_processes(done: Reconfigured, output: Output) -> None:
+    """Write which processes have the old values; one may have them that shows nothing of it."""
+    output.line("processes that run keep the old values until they are started again")
+    for one in processes_with(done.result.plan.tree):
+        output.line(f"  {one.pid}: {one_line(one.command)[:_LONGEST_COMMAND]}  ({one.evidence})", style="doubt")
 
 
 def _words(change: Change) -> str:
@@ -89,4 +99,8 @@ def _document(done: Reconfigured, status: int) -> dict[str, object]:
         **result_document(done.result, status=status),
         "changes": changed,
         "rebuild": list(done.rebuild),
+        "processes": [
+            {"pid": one.pid, "command": one.command, "evidence": one.evidence}
+            for one in (processes_with(done.result.plan.tree) if done.result.changed else ())
+        ],
     }

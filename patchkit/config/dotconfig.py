@@ -16,12 +16,13 @@ from patchkit.record import dataclass
 
 
 class ValueKind(enum.Enum):
-    """How a value is written."""
+    """How a value is written; UNQUOTED as none that a .config file may hold: no symbol takes it."""
 
     BOOL = "bool"
     STRING = "string"
     INT = "int"
     HEX = "hex"
+    UNQUOTED = "unquoted"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,11 +47,13 @@ _HEX = compile_lazily(r"0[xX][0-9a-fA-F]+")
 _LONGEST_VALUE = 1 << 16  # characters; a name of a file has at most 4096
 _LONGEST_NUMBER = 64
 _SHORTER = "let the value name a file that holds the text"
-_EXAMPLE = 'as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
+EXPECTED_LINE = (
+    'expected a line as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
+)
 
 
 def parse_dotconfig(text: str, source: str) -> tuple[Assignment, ...]:
-    """Read a .config file in the order of its lines; `source` names it. A line that is neither is a ParseError."""
+    """Read a .config file in the order of its lines; `source` names it. A line that sets nothing is a ParseError."""
     assignments = []
     for number, raw_line in enumerate(text.split("\n"), 1):
         line = raw_line.rstrip(" \t\r")
@@ -107,13 +110,12 @@ def _too_long(value: str, kind: ValueKind) -> str:
 
 def _assigned(line: str, source: str, number: int) -> tuple[str, str, ValueKind]:
     match = _ASSIGNED.fullmatch(line)
-    typed = _typed(match.group(2)) if match else None
-    if match is None or typed is None:
+    if match is None:
         shown = line.encode("utf-8", errors="surrogateescape")
-        why = f"expected a line {_EXAMPLE}"
-        hint = "" if match is None else "a text stands in double quotes here, and so does a decimal number"
-        raise ParseError("not a setting", source=source, line_number=number, line=shown, why=why, hint=hint)
-    return match.group(1), *typed
+        raise ParseError("not a setting", source=source, line_number=number, line=shown, why=EXPECTED_LINE)
+    symbol, written = match.groups()
+    value, kind = _typed(written) or (written, ValueKind.UNQUOTED)
+    return symbol, value, kind
 
 
 def _typed(written: str) -> tuple[str, ValueKind] | None:

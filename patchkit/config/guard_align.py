@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from patchkit.config.guard_scope import FUNCTIONS
 
-_DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 _CONDITIONAL = (ast.If, ast.While, ast.For, ast.AsyncFor)
 
 
@@ -72,9 +72,9 @@ def same_header(one: ast.stmt, other: ast.stmt) -> bool:
     return all(a and b and same_tree([a.type, a.name], [b.type, b.name]) for a, b in handlers)
 
 
-def unmatched_runs(old: list[ast.stmt], new: list[ast.stmt]) -> Iterator[Run]:
-    """Yield what differs between two statement lists, in order; their docstrings do not count."""
-    first, second = int(is_docstring(old)), int(is_docstring(new))
+def unmatched_runs(old: list[ast.stmt], new: list[ast.stmt], *, documented: bool) -> Iterator[Run]:
+    """Yield what differs between two statement lists, in order; docstrings do not count where they are `documented`."""
+    first, second = (int(documented and is_docstring(one)) for one in (old, new))
     end, stop = len(old), len(new)
     while first < end and second < stop and same_tree(old[first], new[second]):
         first, second = first + 1, second + 1
@@ -160,7 +160,7 @@ _MOST_PAIRS = 10_000
 
 def kinship(one: ast.stmt, other: ast.stmt) -> int:
     """Return 0 for two statements that have nothing in common, more the more likely they are versions of one."""
-    if isinstance(one, _DEFINITIONS) and isinstance(other, _DEFINITIONS):
+    if isinstance(one, DEFINITIONS) and isinstance(other, DEFINITIONS):
         return 4 if type(one) is type(other) and one.name == other.name else 0
     if same_header(one, other) or only_more_names(one, other) or only_more_names(other, one):
         return 3
@@ -174,3 +174,43 @@ def share_a_body(one: ast.stmt, other: ast.stmt) -> bool:
     first, second = getattr(one, "body", []), getattr(other, "body", [])
     common = sum(1 for statement in first if any(same_tree(statement, candidate) for candidate in second))
     return 2 * common >= min(len(first), len(second)) and common > 0
+
+
+def condition_of(statement: ast.stmt) -> ast.expr | None:
+    """Return the expression in the header of an `if`, `while` or `for` that a choice may replace."""
+    if isinstance(statement, ast.If | ast.While):
+        return statement.test
+    return statement.iter if isinstance(statement, ast.For | ast.AsyncFor) else None
+
+
+def paired_bodies(before: ast.stmt, after: ast.stmt) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
+    """Yield the statement lists of two statements with equal headers, but for `else` and `finally`."""
+    if hasattr(before, "body"):
+        yield before.body, after.body  # type: ignore[attr-defined]
+    for name in ("handlers", "cases"):
+        for one, other in zip(getattr(before, name, ()), getattr(after, name, ()), strict=True):
+            yield one.body, other.body
+
+
+def import_run(statements: list[ast.stmt], at: int) -> int:
+    """Return how many neighbouring statements import names from the module that the first one does."""
+    first = statements[at]
+    count = 1
+    while at + count < len(statements) and isinstance(first, ast.ImportFrom):
+        following = statements[at + count]
+        if not isinstance(following, ast.ImportFrom):
+            break
+        if (following.module, following.level) != (first.module, first.level):
+            break
+        count += 1
+    return count
+
+
+def names_imported(statements: list[ast.stmt], at: int) -> list[tuple[str, int, str, str]]:
+    """Return what a run of imports binds: `from X import a, b` is `from X import a` and `from X import b`."""
+    return [
+        (one.module or "", one.level, alias.name, alias.asname or "")
+        for one in statements[at : at + import_run(statements, at)]
+        if isinstance(one, ast.ImportFrom)
+        for alias in one.names
+    ]

@@ -5,17 +5,18 @@ they stand without it, its on branch as they stand with it. So a patch that edit
 branch of the other, and needs no branch elsewhere. It must depend on the other: alone it has no meaning.
 
 The toggle that meets most others is decided first: those that meet it alone stand side by side in its branches. Where
-so many meet each other that the branches would outgrow the file, the region is crowded, and no guard is made there.
+so many meet each other that the branches would outgrow the file, and where no guard is valid, none is made: such
+changes are to be settled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
+from patchkit.config.guard_ground import Ground
 from patchkit.config.guard_replay import Change, Replay
-from patchkit.config.guard_source import UnguardableError
+from patchkit.config.guard_source import UnguardableError, UnreadableError
 from patchkit.record import dataclass
 
 MOST_VARIANTS = 32
@@ -24,11 +25,15 @@ MOST_VARIANTS = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """Why a file cannot hold both variants: `symbols` are those concerned, `line` is of the file with all off, or 0."""
+    """Why a file cannot hold both variants: `symbols` are those concerned, `line` is of the file with all off, or 0.
+
+    `by_select`: rendering the file for the present values does what guards cannot.
+    """
 
     symbols: tuple[str, ...]
     line: int
     reason: str
+    by_select: bool = False
 
 
 class RefusedGuardsError(Exception):
@@ -37,27 +42,6 @@ class RefusedGuardsError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
-
-
-class _CrowdedError(Exception):
-    """A region would hold more than MOST_VARIANTS variants."""
-
-
-class Ground(Protocol):
-    """The file with all toggles off, in its language."""
-
-    @property
-    def lines(self) -> list[bytes]:
-        """Its lines."""
-
-    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
-        """Return the edits that put `lines` beside it, under a guard. UnguardableError where that cannot be."""
-
-    def part(self, start: int, end: int) -> range:
-        """Return the lines of a part around some that stands for itself: it can be read without the rest."""
-
-    def around(self, start: int, end: int) -> range:
-        """Return some lines with all around them that mean nothing: a change among these may be a guard's of those."""
 
 
 def compose_guards(
@@ -79,15 +63,15 @@ def compose_guards(
 class Composed:
     """The file with all toggles off, and the edits (sorted, none touching another's) that put the guards in.
 
-    `levels` are the coarsest that each symbol has by itself, where it has guards. `crowded` are the changes in regions
-    where more toggles meet than guards can hold: they are to be settled (Replay.settled).
+    `levels` are the coarsest that each symbol has by itself, where it has guards. `unguarded` are the changes that no
+    guard can switch where they stand, and why: they are to be settled (Replay.settled).
     """
 
     lines: tuple[bytes, ...]
     edits: tuple[GuardEdit, ...]
     levels: tuple[tuple[str, Level], ...]
     refusals: tuple[Refusal, ...]
-    crowded: tuple[Change, ...] = ()
+    unguarded: tuple[tuple[Refusal, tuple[Change, ...]], ...] = ()
 
 
 class _Composer:
@@ -102,26 +86,29 @@ class _Composer:
         self._read = read
         self._symbols = symbols
         self._needs = needs
+        self._outside = frozenset[str]()
         self._refusals: list[Refusal] = []
-        self._crowded: list[Change] = []
+        self._unguarded: list[tuple[Refusal, tuple[Change, ...]]] = []
 
     def compose(self) -> Composed:
         lines = self._replay.lines(frozenset()) or []
         try:
             ground = self._read(lines)
         except UnguardableError as error:
-            refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason)
+            refusal = Refusal(symbols=self._symbols, line=error.line, reason=error.reason, by_select=True)
             return Composed(lines=tuple(lines), edits=(), levels=(), refusals=(refusal,))
         edits = [edit for symbol in self._symbols for edit in self._guards_of(ground, symbol)]
+        if not (self._refusals or self._unguarded):
+            edits += self._clashing(ground, edits)
         alone = {symbol: [edit.level for edit in edits if edit.symbols == (symbol,)] for symbol in self._symbols}
-        edits = self._joined(ground, edits) if not self._refusals else []
+        edits = self._joined(ground, edits) if not (self._refusals or self._unguarded) else []
         made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
         return Composed(
             lines=tuple(lines),
             edits=made,
             levels=tuple((symbol, max(found)) for symbol, found in alone.items() if found),
             refusals=tuple(self._refusals),
-            crowded=tuple(self._crowded),
+            unguarded=tuple(self._unguarded),
         )
 
     def _guards_of(self, ground: Ground, symbol: str) -> Sequence[GuardEdit]:
@@ -131,9 +118,46 @@ class _Composer:
             return [_undecided(one.start, one.end, symbol) for one in self._replay.changes if one.symbol == symbol]
         try:
             return ground.guards(lines, symbol)
-        except UnguardableError as error:
+        except UnreadableError as error:
             self._refusals.append(Refusal(symbols=(symbol,), line=error.line, reason=error.reason))
-            return ()
+        except UnguardableError as error:
+            self._leave(error, self._unguardable(ground, symbol))
+        return ()
+
+    def _unguardable(self, ground: Ground, symbol: str) -> list[Change]:
+        """Return the changes of a symbol that no guard can switch; all of them where each could be switched alone."""
+        own = [change for change in self._replay.changes if change.symbol == symbol]
+        found = []
+        for change in own:
+            alone = self._replay.settled([other for other in own if other is not change], frozenset())
+            lines = alone.lines(frozenset((symbol,)))
+            try:
+                if lines is not None:
+                    ground.guards(lines, symbol)
+            except UnreadableError:
+                continue
+            except UnguardableError:
+                found.append(change)
+        return found or own
+
+    def _leave(self, error: UnguardableError, changes: Sequence[Change]) -> None:
+        """Take note of changes that no guard can switch."""
+        symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in changes))
+        line = error.line or min(change.start for change in changes) + 1
+        self._unguarded.append((Refusal(symbols=symbols, line=line, reason=error.reason, by_select=True), (*changes,)))
+
+    def _clashing(self, ground: Ground, edits: Sequence[GuardEdit]) -> list[GuardEdit]:
+        wanted = {one: self._needs.get(one, frozenset()) & set(self._symbols) | {one} for one in self._symbols}
+        wanted[""] = frozenset(self._symbols)
+        variants = {symbol: lines for symbol, on in wanted.items() if (lines := self._replay.lines(on)) is not None}
+        if len(self._symbols) == 1:
+            return []
+        try:
+            self._outside = ground.outside(variants.values())
+            return _clashing(ground, edits, variants, self._outside)
+        except UnguardableError as error:
+            self._refusals.append(Refusal(symbols=self._symbols, line=error.line, reason=error.reason))
+            return []
 
     def _joined(self, ground: Ground, edits: list[GuardEdit]) -> list[GuardEdit]:
         """Put what meets into one edit, until nothing does."""
@@ -183,15 +207,16 @@ class _Composer:
         """Compose the toggles that meet in a region by themselves."""
         symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
         try:
-            lines, level = _Nest(local, self._needs, self._read, ground.part(start, end)).nested(frozenset(), symbols)
-        except UnguardableError as error:
+            nest = _Nest(local, self._needs, self._read, ground.part(start, end), self._outside)
+            lines, level = nest.nested(frozenset(), symbols)
+        except UnreadableError as error:
             self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
+            return None
+        except UnguardableError as error:
+            self._leave(error, [change for change in local.changes if change.symbol])
             return None
         except RefusedGuardsError as error:
             self._refusals.append(error.refusal)
-            return None
-        except _CrowdedError:
-            self._crowded += [change for change in local.changes if change.symbol]
             return None
         part = ground.part(start, end)
         old = ground.lines[part.start : part.stop]
@@ -215,7 +240,9 @@ class _Nest:
         needs: Mapping[str, frozenset[str]],
         read: Callable[[list[bytes]], Ground],
         part: range,
+        outside: frozenset[str],
     ) -> None:
+        self._outside = outside
         self._replay = replay
         self._read = read
         self._needs = needs
@@ -240,15 +267,20 @@ class _Nest:
             if variant is not None
             for edit in source.guards(variant, symbol)
         ]
-        apart = all(
+        if _most_that_meet(edits, self._needs) >= MOST_VARIANTS.bit_length():
+            raise _crowded()
+        known = {symbol: variant for symbol, variant in variants.items() if variant is not None}
+        clashing = _clashing(source, edits, known, self._outside) if len(free) > 1 else []
+        edits += clashing
+        apart = not clashing and all(
             one.symbols == other.symbols or not one.touches(other)
             for place, one in enumerate(edits)
             for other in edits[:place]
         )
         if apart and None not in variants.values():
-            self._variants += 1
+            self._variants += 2 if edits else 1
             if self._variants > MOST_VARIANTS:
-                raise _CrowdedError
+                raise _crowded()
             made = sorted(edits, key=lambda one: (one.start, one.end))
             return spliced(lines, made), max((one.level for one in made), default=Level.STATEMENT)
         candidates = [symbol for symbol in free if variants[symbol] is not None]
@@ -279,6 +311,19 @@ class _Nest:
         )
 
 
+def _crowded() -> UnguardableError:
+    return UnguardableError(f"so many meet that they would make more than {MOST_VARIANTS} variants")
+
+
+def _most_that_meet(edits: Sequence[GuardEdit], needs: Mapping[str, frozenset[str]]) -> int:
+    """Return how many symbols that need no other have guards on one line."""
+    free = [one for one in edits if not needs.get(one.symbols[0])]
+    on_line = (
+        {one.symbols[0] for one in free if one.start <= edit.start < max(one.end, one.start + 1)} for edit in free
+    )
+    return max(map(len, on_line), default=0)
+
+
 def _meeting_most(edits: Sequence[GuardEdit], candidates: Sequence[str]) -> str:
     """Return the symbol whose guards touch those of most others, of several the first."""
     met: dict[str, set[str]] = {symbol: set() for symbol in candidates}
@@ -288,6 +333,14 @@ def _meeting_most(edits: Sequence[GuardEdit], candidates: Sequence[str]) -> str:
                 met[one.symbols[0]].add(other.symbols[0])
                 met[other.symbols[0]].add(one.symbols[0])
     return max(candidates, key=lambda symbol: len(met[symbol]))
+
+
+def _clashing(
+    ground: Ground, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]], outside: frozenset[str]
+) -> list[GuardEdit]:
+    """Return where symbols are to be decided because their guards mean something for those of others."""
+    found = ground.clashes(edits, variants, outside)
+    return [_undecided(part.start, part.stop, symbol) for symbol, part in found.items()]
 
 
 def _undecided(start: int, end: int, symbol: str) -> GuardEdit:

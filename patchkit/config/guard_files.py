@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from patchkit.config.guard_c import CText, fold_c, guard_c_variants
-from patchkit.config.guard_compose import Composed, Ground, Refusal, compose_guards
+from patchkit.config.guard_c import fold_c
+from patchkit.config.guard_compose import Composed, Refusal
 from patchkit.config.guard_constants import (
     constants_import,
     import_place,
@@ -18,19 +18,12 @@ from patchkit.config.guard_constants import (
 )
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
 from patchkit.config.guard_fold import Check, Mismatch, Verdict, check_source, settings
-from patchkit.config.guard_python import guard_variants
-from patchkit.config.guard_replay import Change, Replay, record_changes
-from patchkit.config.guard_source import BOM, Source, UnguardableError, first_line, parse_source, read_lines, vary
+from patchkit.config.guard_ground import CGround, PythonGround
+from patchkit.config.guard_replay import Replay
+from patchkit.config.guard_settle import GuardStep, Terms, compose_settled, symbols_of
+from patchkit.config.guard_source import BOM, Source, UnguardableError, parse_source
 from patchkit.diff.compare import Block
-from patchkit.record import dataclass, replace
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GuardStep:
-    """A patch's work on a file: the whole content after it. `symbol` is "" where no guard switches it."""
-
-    symbol: str
-    content: bytes
+from patchkit.record import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,11 +38,11 @@ class GuardedRegion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuardedFile:
-    """What became of a file. `content` is None when there are refusals: select has to switch it.
+    """What became of a file. `content` is None when there are refusals.
 
     `symbols` are those whose constants it imports; `levels` the coarsest that each has by itself; `compared` is the
-    number of settings that were verified. `selected` are symbols of which too many meet somewhere: there stands what
-    their present values make, and another value makes another file.
+    number of settings that were verified. `selected` says where no guard is valid: there stands what the present
+    values of its symbols make, and another value makes another file.
     """
 
     content: bytes | None
@@ -58,78 +51,7 @@ class GuardedFile:
     symbols: tuple[str, ...]
     levels: tuple[tuple[str, Level], ...]
     compared: int
-    selected: tuple[str, ...] = ()
-
-
-class PythonGround:
-    """A Python file with all toggles off."""
-
-    __slots__ = ("lines", "source")
-
-    def __init__(self, lines: list[bytes]) -> None:
-        self.lines = lines
-        self.source = parse_source(lines)
-
-    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
-        """See guard_variants."""
-        return guard_variants(self.source, vary(self.source, lines), symbol)
-
-    def part(self, start: int, end: int) -> range:
-        """Return the lines of the statements of the module that some lines touch."""
-        starts = [first_line(statement) - 1 for statement in self.source.body]
-        above = [line for line in starts if line < start]
-        below = [line for line in starts if line > end]
-        return range(above[-1] if above else 0, below[0] if below else len(self.lines))
-
-    def around(self, start: int, end: int) -> range:
-        """Return some lines with the comments and empty lines around them."""
-        while start and _is_no_code(self.lines[start - 1]):
-            start -= 1
-        while end < len(self.lines) and _is_no_code(self.lines[end]):
-            end += 1
-        return range(start, end)
-
-
-def _is_no_code(line: bytes) -> bool:
-    return line.lstrip()[:1] in (b"", b"#")
-
-
-class CGround:
-    """A C, C++ or CUDA file with all toggles off."""
-
-    __slots__ = ("lines", "text")
-
-    def __init__(self, lines: list[bytes]) -> None:
-        self.lines = lines
-        self.text = CText(lines)
-
-    def guards(self, lines: list[bytes], symbol: str) -> Sequence[GuardEdit]:
-        """See guard_c_variants."""
-        return guard_c_variants(self.text, lines, symbol)
-
-    def part(self, start: int, end: int) -> range:  # noqa: ARG002 -- a directive may stand anywhere above
-        """Return the whole file."""
-        return range(len(self.lines))
-
-    def around(self, start: int, end: int) -> range:
-        """Return these lines: a directive stands where the change is."""
-        return range(start, end)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
-    """On what terms files are guarded.
-
-    The constants of Python are imported from `module`; `needs` names the symbols that a symbol can only be on with;
-    `values` are those that marks are made of; `constants` are all symbols there are, whose constants are imported too
-    where a patch reads them by itself. `seed` chooses the random settings that are verified.
-    """
-
-    module: str
-    needs: Mapping[str, frozenset[str]]
-    values: Mapping[str, str]
-    constants: frozenset[str] = frozenset()
-    seed: int = 0
+    selected: tuple[Refusal, ...] = ()
 
 
 def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
@@ -151,7 +73,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
-    symbols = _symbols(steps)
+    symbols = symbols_of(steps)
     try:
         grounds: list[PythonGround] = []
 
@@ -159,16 +81,17 @@ def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guar
             grounds.append(PythonGround(lines))
             return grounds[-1]
 
-        composed, replay, selected = _compose(base, steps, terms, read)
+        composed, replay, selected = compose_settled(base, steps, terms, read)
         if composed.refusals:
             return _refused(composed.refusals)
-        source = next(one.source for one in grounds if one.lines == list(composed.lines))
+        ground = next(one for one in grounds if one.lines == list(composed.lines))
+        source = ground.source
         edits = _with_constants(source, composed, replay, symbols, terms)
     except UnguardableError as error:
-        return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
+        return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason, by_select=True),))
     content = b"".join(spliced(source.lines, edits))
     check = Check(symbols=symbols, module=terms.module, needs=terms.needs, seed=terms.seed)
-    verdict = check_source(source, content, replay.lines, check, _blocks(edits))
+    verdict = check_source(source, content, replay.lines, check, _blocks(edits), ground.scopes)
     if verdict.mismatches:
         return _refused(_wrong(verdict))
     bom = BOM if base.startswith(BOM) else b""
@@ -177,7 +100,7 @@ def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guar
         regions=_regions(composed),
         refusals=(),
         symbols=imported_constants(content),
-        levels=(*composed.levels, *((symbol, Level.SELECT) for symbol in selected)),
+        levels=(*composed.levels, *((symbol, Level.SELECT) for one in selected for symbol in one.symbols)),
         compared=verdict.compared,
         selected=selected,
     )
@@ -188,15 +111,15 @@ def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFil
 
     It includes nothing: whoever writes it includes autoconf.h where CONFIG_ names stand.
     """
-    symbols = _symbols(steps)
+    symbols = symbols_of(steps)
     try:
-        composed, replay, selected = _compose(base, steps, terms, CGround)
+        composed, replay, selected = compose_settled(base, steps, terms, CGround)
         if composed.refusals:
             return _refused(composed.refusals)
         lines = spliced(composed.lines, composed.edits)
         verdict = _check_c(lines, replay, symbols, terms)
     except UnguardableError as error:
-        return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason),))
+        return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason, by_select=True),))
     if verdict.mismatches:
         return _refused(_wrong(verdict))
     return GuardedFile(
@@ -204,71 +127,10 @@ def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFil
         regions=_regions(composed),
         refusals=(),
         symbols=symbols,
-        levels=(*composed.levels, *((symbol, Level.SELECT) for symbol in selected)),
+        levels=(*composed.levels, *((symbol, Level.SELECT) for one in selected for symbol in one.symbols)),
         compared=verdict.compared,
         selected=selected,
     )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Settled:
-    """A replay in which some changes of these symbols are made, or not, for good: as their present values say."""
-
-    replay: Replay
-    symbols: frozenset[str]
-
-
-def _compose(
-    base: bytes, steps: Sequence[GuardStep], terms: Terms, read: Callable[[list[bytes]], Ground]
-) -> tuple[Composed, Replay, tuple[str, ...]]:
-    """Make the guards; where too many toggles meet, or a patch that is always on needs one, present values are settled.
-
-    Returns the replay in which they are, and their symbols.
-    """
-    symbols = _symbols(steps)
-    switched_on = frozenset(symbol for symbol in symbols if terms.values.get(symbol) == "y")
-    recorded = record_changes(read_lines(base), [(step.symbol, read_lines(step.content)) for step in steps])
-    settled = _grounded(_Settled(replay=recorded, symbols=frozenset()), switched_on)
-    while True:
-        composed = compose_guards(settled.replay, symbols, terms.needs, read)
-        if composed.refusals or not composed.crowded:
-            return composed, settled.replay, tuple(symbol for symbol in symbols if symbol in settled.symbols)
-        settled = _grounded(_settle(settled, composed.crowded, switched_on), switched_on)
-
-
-def _settle(settled: _Settled, changes: Sequence[Change], switched_on: frozenset[str]) -> _Settled:
-    replay = settled.replay.settled(changes, switched_on)
-    return _Settled(replay=replay, symbols=settled.symbols.union(change.symbol for change in changes))
-
-
-def _grounded(settled: _Settled, switched_on: frozenset[str]) -> _Settled:
-    """Settle what patches that no guard switches stand on. UnguardableError where that is off."""
-    while (culprit := settled.replay.culprit(frozenset())) is not None:
-        beneath = _beneath(settled.replay, culprit)
-        off = dict.fromkeys(f"CONFIG_{change.symbol}" for change in beneath if change.symbol not in switched_on)
-        if off or not beneath:
-            names = ", ".join(off) or "a patch"
-            raise UnguardableError(f"a patch that no guard switches edits lines of {names}, which is off")
-        settled = _settle(settled, beneath, switched_on)
-    replay = settled.replay.grounded()
-    return settled if replay is None else replace(settled, replay=replay)
-
-
-def _beneath(replay: Replay, culprit: Change) -> list[Change]:
-    """Return the fewest gated changes without which one that is always made has no place."""
-    needed = [change for change in replay.changes if change.symbol]
-    everything = frozenset(change.symbol for change in needed)
-    for change in list(needed):
-        fewer = [other for other in needed if other is not change]
-        if _stands(replay.settled(fewer, everything), culprit):
-            needed = fewer
-    return needed
-
-
-def _stands(replay: Replay, change: Change) -> bool:
-    """Tell whether a change that is always made can be, with all toggles off."""
-    failing = replay.culprit(frozenset())
-    return failing is None or replay.changes.index(failing) > replay.changes.index(change)
 
 
 def _check_c(lines: list[bytes], replay: Replay, symbols: tuple[str, ...], terms: Terms) -> Verdict:
@@ -284,10 +146,6 @@ def _check_c(lines: list[bytes], replay: Replay, symbols: tuple[str, ...], terms
             line = next((n for n, (a, b) in enumerate(zip(folded, plain, strict=False), 1) if a != b), 0)
             wrong.append(Mismatch(switched_on=tuple(sorted(chosen)), line=line, reason="differs from plain patching"))
     return Verdict(compared=compared, mismatches=tuple(wrong))
-
-
-def _symbols(steps: Sequence[GuardStep]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(step.symbol for step in steps if step.symbol))
 
 
 def _wrong(verdict: Verdict) -> tuple[Refusal, ...]:

@@ -2,8 +2,9 @@
 
 Nothing here knows how a guard was made. An `if` whose condition is known gives way to the branch it takes, a choice
 `A if CONFIG_X else B` to the side it takes, `CONFIG_X and REST` to REST or to nothing. What remains is compared with
-the file that plain patching makes. Docstrings do not count, nor does the one import of the constants; names that
-neighbouring statements import from one module may stand in one statement or in several.
+the file that plain patching makes. No branch that goes may have made a name local that a function takes from outside.
+Docstrings do not count, nor does the one import of the constants; names that neighbouring statements import from one
+module may stand in one statement or in several.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import ast
 import copy
 from collections.abc import Callable, Mapping, Sequence
 
+from patchkit.config.guard_align import DEFINITIONS, import_run, names_imported
+from patchkit.config.guard_scope import FUNCTIONS, Function, Scopes
 from patchkit.config.guard_source import Source, UnguardableError, first_line, parse_source, read_lines, vary
 from patchkit.diff.compare import Block
 from patchkit.record import dataclass
@@ -80,8 +83,15 @@ def check_guarded(base: bytes, guarded: bytes, plain: Plain, check: Check) -> Ve
     return check_source(pristine, guarded, plain, check)
 
 
-def check_source(pristine: Source, guarded: bytes, plain: Plain, check: Check, hint: Sequence[Block] = ()) -> Verdict:
-    """Do what check_guarded does, for a base that is parsed already; `hint` says where the guarded file differs."""
+def check_source(
+    pristine: Source,
+    guarded: bytes,
+    plain: Plain,
+    check: Check,
+    hint: Sequence[Block] = (),
+    scopes: Scopes | None = None,
+) -> Verdict:
+    """Do what check_guarded does, for a parsed base that `scopes` may know; `hint` says where the file differs."""
     chosen_ones = settings(check.symbols, halves=check.halves, seed=check.seed, needs=check.needs)
     wanted = [(chosen, plain(chosen)) for chosen in chosen_ones]
     known = [(chosen, lines) for chosen, lines in wanted if lines is not None]
@@ -94,7 +104,7 @@ def check_source(pristine: Source, guarded: bytes, plain: Plain, check: Check, h
     except (ValueError, RecursionError, UnguardableError) as error:
         broken = Mismatch(switched_on=(), line=0, reason=f"does not compile: {error}")
         return Verdict(compared=0, mismatches=(broken,))
-    comparison = _Comparison()
+    comparison = _Comparison(scopes or Scopes())
     found = [_mismatch(pristine, made, chosen, lines, check, comparison) for chosen, lines in known]
     return Verdict(compared=len(known), mismatches=tuple(one for one in found if one is not None))
 
@@ -181,14 +191,17 @@ class _Same:
 class _Comparison:
     """Comparisons of guarded code with plain code under `values`."""
 
-    def __init__(self) -> None:
+    def __init__(self, scopes: Scopes) -> None:
         self.values: Values = {}
         self._known = _Same()
+        self._scopes = scopes
+        self._outside = frozenset[str]()
         self._asked = False
         self._line = 0
 
     def differs(self, made: list[ast.stmt], expected: list[ast.stmt]) -> int | None:
         """Return the line of the first difference, None for none."""
+        self._outside = self._scopes.outside(made)
         return None if self._same_statements(made, expected, documented=True) else self._line
 
     def _same_statements(self, made: list[ast.stmt], expected: list[ast.stmt], *, documented: bool) -> bool:
@@ -201,11 +214,11 @@ class _Comparison:
         while at < len(first) and by < len(second):
             one, other = first[at], second[by]
             if isinstance(one, ast.ImportFrom) and isinstance(other, ast.ImportFrom):
-                taken, wanted = _imports(first, at), _imports(second, by)
+                taken, wanted = names_imported(first, at), names_imported(second, by)
                 if sorted(taken) != sorted(wanted):
                     self._line = first_line(one)
                     return False
-                at, by = at + _run(first, at), by + _run(second, by)
+                at, by = at + import_run(first, at), by + import_run(second, by)
                 continue
             if one is not other and not self._same(one, other):
                 return False
@@ -248,11 +261,20 @@ class _Comparison:
         if isinstance(one, ast.stmt):
             self._line = first_line(one)
         # Definitions are made anew for every setting; what stands in a statement is compared with it.
-        if self._asked or not isinstance(one, ast.stmt) or isinstance(one, _DEFINITIONS):
+        if isinstance(one, FUNCTIONS) and isinstance(other, FUNCTIONS):
+            return self._same_function(one, other)
+        if self._asked or not isinstance(one, ast.stmt) or isinstance(one, DEFINITIONS):
             return self._same_fields(one, other)
         self._asked = True
         same = self._known.ask(one, other, self.values, self._same_fields)
         self._asked = False
+        return same
+
+    def _same_function(self, one: Function, other: Function) -> bool:
+        outside = self._outside
+        self._outside = outside | self._scopes.bound(one)
+        same = not self._scopes.turned_local(one, other, outside) and self._same_fields(one, other)
+        self._outside = outside
         return same
 
     def _same_fields(self, one: ast.AST, other: ast.AST) -> bool:
@@ -308,28 +330,3 @@ def _undocumented(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 
 _FOLDED = frozenset({ast.BoolOp, ast.IfExp})
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def _run(statements: list[ast.stmt], at: int) -> int:
-    """Return how many neighbouring statements import names from the module that the first one does."""
-    first = statements[at]
-    count = 1
-    while at + count < len(statements) and isinstance(first, ast.ImportFrom):
-        following = statements[at + count]
-        if not isinstance(following, ast.ImportFrom):
-            break
-        if (following.module, following.level) != (first.module, first.level):
-            break
-        count += 1
-    return count
-
-
-def _imports(statements: list[ast.stmt], at: int) -> list[tuple[str, int, str, str]]:
-    """Return what a run of imports binds: `from X import a, b` is `from X import a` and `from X import b`."""
-    return [
-        (one.module or "", one.level, alias.name, alias.asname or "")
-        for one in statements[at : at + _run(statements, at)]
-        if isinstance(one, ast.ImportFrom)
-        for alias in one.names
-    ]

@@ -10,10 +10,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from patchkit.config.guard_align import only_more_names, same_header, same_tree, share_a_body, unmatched_runs
+from patchkit.config.guard_align import (
+    DEFINITIONS,
+    condition_of,
+    only_more_names,
+    paired_bodies,
+    same_header,
+    same_tree,
+    share_a_body,
+    unmatched_runs,
+)
 from patchkit.config.guard_edit import GuardEdit, Level
-from patchkit.config.guard_scope import FUNCTIONS, declares, reads_source, scope_hazard
+from patchkit.config.guard_scope import FUNCTIONS, Scopes, declares, reads_source
 from patchkit.config.guard_source import (
     PartialSourceError,
     Source,
@@ -36,16 +46,17 @@ from patchkit.config.guard_text import (
 )
 
 
-def guard_variants(base: Source, new: Source, symbol: str) -> tuple[GuardEdit, ...]:
+def guard_variants(base: Source, new: Source, symbol: str, scopes: Scopes | None = None) -> tuple[GuardEdit, ...]:
     """Return the edits after which the base holds both variants: `new` where CONFIG_symbol is true.
 
-    UnguardableError where a difference cannot be switched, as a `from __future__ import`.
+    `scopes` may know the base already. UnguardableError where a difference cannot be switched, as a `from __future__`
+    import.
     """
-    guards = _Guards(base, new, f"CONFIG_{symbol}".encode())
+    guards = _Guards(base, new, f"CONFIG_{symbol}".encode(), scopes or Scopes())
     try:
-        guards.compare(base.body, new.body)
+        guards.compare(base.body, new.body, documented=True)
     except PartialSourceError:
-        return guard_variants(base, parse_source(new.lines), symbol)
+        return guard_variants(base, parse_source(new.lines), symbol, scopes)
     edits = sorted(enumerate(guards.edits), key=lambda one: (one[1].start, one[1].end > one[1].start, one[0]))
     done = 0
     for _, edit in edits:
@@ -58,16 +69,18 @@ def guard_variants(base: Source, new: Source, symbol: str) -> tuple[GuardEdit, .
 class _Guards:
     """The guards of one pair of sources, as they are found."""
 
-    def __init__(self, old: Source, new: Source, name: bytes) -> None:
+    def __init__(self, old: Source, new: Source, name: bytes, scopes: Scopes) -> None:
         self.old = old
         self.new = new
         self.name = name
         self.edits: list[GuardEdit] = []
         self._old_lines = frozenset(old.lines)
+        self._scopes = scopes
+        self._in_function = False
 
-    def compare(self, old: list[ast.stmt], new: list[ast.stmt]) -> None:
-        """Guard the differences of two statement lists."""
-        for run in unmatched_runs(old, new):
+    def compare(self, old: list[ast.stmt], new: list[ast.stmt], *, documented: bool = False) -> None:
+        """Guard the differences of two statement lists; `documented`: they may begin with a docstring."""
+        for run in unmatched_runs(old, new, documented=documented):
             if len(run.old) == 1 == len(run.new) and run.akin:
                 self._compare_pair(old, run.old.start, new[run.new.start])
             else:
@@ -79,7 +92,7 @@ class _Guards:
             raise PartialSourceError  # a statement of the base, which stood elsewhere
         kept = len(self.edits)
         level = None
-        if isinstance(before, (*FUNCTIONS, ast.ClassDef)):
+        if isinstance(before, DEFINITIONS):
             level = Level.FUNCTION
         try:
             self._compare_inside(before, after)
@@ -93,7 +106,8 @@ class _Guards:
         if isinstance(before, ast.ImportFrom) and isinstance(after, ast.ImportFrom):
             self._guard_names(before, after)
         elif same_header(before, after):
-            self._compare_bodies(before, after)
+            with self._inside(before):
+                self._compare_bodies(before, after)
         elif isinstance(before, ast.If) and isinstance(after, ast.If) and same_tree(after.orelse, [before]):
             self._guard_first_branch(before, after)
         elif isinstance(before, ast.If | ast.While | ast.For | ast.AsyncFor):
@@ -101,6 +115,16 @@ class _Guards:
             self._compare_bodies(before, after)
         else:
             raise UnguardableError(_header_reason(before), before.lineno)
+
+    @contextmanager
+    def _inside(self, statement: ast.stmt) -> Iterator[None]:
+        """Remember below a function that it is one."""
+        outside = self._in_function
+        self._in_function = outside or isinstance(statement, FUNCTIONS)
+        try:
+            yield
+        finally:
+            self._in_function = outside
 
     def _guard_names(self, before: ast.ImportFrom, after: ast.ImportFrom) -> None:
         """Import what only one variant takes from a module by a statement of its own, beside the one for both."""
@@ -119,21 +143,23 @@ class _Guards:
             self._add(start, end, Level.STATEMENT, [*moved(self.new, [after], indent), *lines])
 
     def _require_open(self, before: ast.stmt, after: ast.stmt) -> None:
-        if isinstance(before, (*FUNCTIONS, ast.ClassDef)) and isinstance(after, (*FUNCTIONS, ast.ClassDef)):
-            if not same_header(before, after):
-                raise UnguardableError(_header_reason(before), before.lineno)
-            if reader := reads_source(before):
-                raise UnguardableError(f"compiled from its source ({reader})", before.lineno)
-        if isinstance(before, FUNCTIONS) and isinstance(after, FUNCTIONS) and (why := scope_hazard(before, after)):
+        if not (isinstance(before, DEFINITIONS) and isinstance(after, DEFINITIONS)):
+            return
+        if not same_header(before, after):
+            raise UnguardableError(_header_reason(before), before.lineno)
+        if reader := reads_source(before):
+            raise UnguardableError(f"compiled from its source ({reader})", before.lineno)
+        scoped = self._in_function or isinstance(before, FUNCTIONS)
+        if scoped and (why := self._scopes.hazard(before, after)):
             raise UnguardableError(why, before.lineno)
 
     def _compare_bodies(self, before: ast.stmt, after: ast.stmt) -> None:
-        for one, other in _bodies(before, after):
+        for one, other in paired_bodies(before, after):
             for source, body in ((self.old, one), (self.new, other)):
                 # Where statements are shared the header is that of the base.
                 if id(after) not in self.new.partial and indent_of(source, body[0]).strip():
                     raise UnguardableError("its body stands on the line of its header", before.lineno)
-            self.compare(one, other)
+            self.compare(one, other, documented=isinstance(before, DEFINITIONS))
         for name in ("orelse", "finalbody"):
             one, other = getattr(before, name, []), getattr(after, name, [])
             if same_tree(one, other):
@@ -210,7 +236,7 @@ class _Guards:
 
     def _guard_condition(self, before: ast.stmt, after: ast.stmt) -> None:
         """Make the condition (what a loop goes over) a choice: `if (NEW) if CONFIG_X else (OLD):`."""
-        old, new = _condition(before), _condition(after)
+        old, new = condition_of(before), condition_of(after)
         targets = [getattr(one, "target", None) for one in (before, after)]
         if old is None or new is None or not (same_tree(*targets) and share_a_body(before, after)):
             raise UnguardableError(_header_reason(before), before.lineno)
@@ -305,25 +331,8 @@ class _Guards:
 
     def _add(self, start: int, end: int, level: Level, lines: list[bytes], reason: str = "") -> None:
         symbols = (self.name.decode().removeprefix("CONFIG_"),)
-        self.edits.append(
-            GuardEdit(start=start, end=end, level=level, lines=tuple(lines), reason=reason, symbols=symbols)
-        )
-
-
-def _condition(statement: ast.stmt) -> ast.expr | None:
-    """Return the expression in the header of an `if`, `while` or `for` that a choice may replace."""
-    if isinstance(statement, ast.If | ast.While):
-        return statement.test
-    return statement.iter if isinstance(statement, ast.For | ast.AsyncFor) else None
-
-
-def _bodies(before: ast.stmt, after: ast.stmt) -> Iterator[tuple[list[ast.stmt], list[ast.stmt]]]:
-    """Yield the statement lists of two statements with equal headers, but for `else` and `finally`."""
-    if hasattr(before, "body"):
-        yield before.body, after.body  # type: ignore[attr-defined]
-    for name in ("handlers", "cases"):
-        for one, other in zip(getattr(before, name, ()), getattr(after, name, ()), strict=True):
-            yield one.body, other.body
+        single = tuple(b"".join(lines).splitlines(keepends=True))  # a condition may have several lines
+        self.edits.append(GuardEdit(start=start, end=end, level=level, lines=single, reason=reason, symbols=symbols))
 
 
 def _last_body(statement: ast.stmt) -> Sequence[ast.stmt]:

@@ -7,9 +7,11 @@ local (and the function a generator), and the other branch, which reads a global
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import builtins
+from collections.abc import Iterable, Sequence
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Declared = set[tuple[str, str]]
 
@@ -23,13 +25,15 @@ _READER_MODULES = frozenset(
 
 
 class _Scope:
-    """The names that statements of one function bind and declare, without those of functions and classes in it."""
+    """The names that a statement of a function binds and declares, without those of functions and classes in it."""
 
-    def __init__(self, statements: Iterable[ast.stmt], bound: Iterable[str] = ()) -> None:
-        self.bound = set(bound)
+    __slots__ = ("bound", "declared", "yields")
+
+    def __init__(self, statement: ast.stmt) -> None:
+        self.bound: set[str] = set()
         self.declared: Declared = set()
         self.yields = False
-        pending: list[object] = [*statements]
+        pending: list[object] = [statement]
         while pending:  # several times as fast as ast.NodeVisitor
             node = pending.pop()
             if isinstance(node, ast.Name):
@@ -41,7 +45,6 @@ class _Scope:
                 pending += self._noted(node)
             elif isinstance(node, ast.AST):
                 pending += vars(node).values()
-        self.bound -= {name for _, name in self.declared}
 
     def _noted(self, node: object) -> Iterable[object]:
         """Take note of what a node means for its scope; return what belongs to this scope in it."""
@@ -78,43 +81,111 @@ _NOTED = frozenset(
 )
 
 
-def _scope_of(function: Function) -> _Scope:
-    arguments = function.args
-    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
-    return _Scope(function.body, (one.arg for one in named if one is not None))
-
-
-def _rest_of(function: Function, other: Function) -> tuple[set[str], Declared, bool]:
-    """Return what the statements bind and declare that are not the other's too."""
-    shared = set(map(id, other.body))
-    scope = _Scope(one for one in function.body if id(one) not in shared)
-    return scope.bound, scope.declared, scope.yields
-
-
-def _head(node: Function | ast.ClassDef) -> Iterable[object]:
+def _head(node: Definition) -> Iterable[object]:
     """Return what is evaluated where a function or a class is defined."""
     if isinstance(node, ast.ClassDef):
         return (node.decorator_list, node.bases, [keyword.value for keyword in node.keywords])
     return (node.decorator_list, node.args.defaults, node.args.kw_defaults)
 
 
-def scope_hazard(old: Function, new: Function) -> str:
-    """Return why no guard may stand inside of two functions with one header, "" when one may."""
-    if _rest_of(old, new) == _rest_of(new, old):
-        return ""
-    before, after = _scope_of(old), _scope_of(new)
-    if before.yields != after.yields:
-        return "only one variant is a generator"
-    if before.declared != after.declared:
-        return "its global or nonlocal declarations differ"
-    added, dropped = after.bound - before.bound, before.bound - after.bound
-    shadowed = (added and added & _used(old)) | (dropped and dropped & _used(new))
-    return f"local in one variant, an outer name in the other: {', '.join(sorted(shadowed))}" if shadowed else ""
+class Scopes:
+    """What definitions bind and use. Every statement is looked at once: variants of a definition share most of theirs.
+
+    Statements are kept, so that nothing else gets their ids.
+    """
+
+    def __init__(self) -> None:
+        self._scopes: dict[int, tuple[ast.stmt, _Scope]] = {}
+        self._used: dict[int, tuple[ast.stmt, frozenset[str]]] = {}
+
+    def bound(self, definition: Definition) -> set[str]:
+        """Return the names that are local in a definition."""
+        bound, declared = set[str](), set[str]()
+        if not isinstance(definition, ast.ClassDef):
+            arguments = definition.args
+            named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+            bound.update(one.arg for one in named if one is not None)
+        for scope in map(self._scope, definition.body):
+            bound |= scope.bound
+            declared.update(name for _, name in scope.declared)
+        return bound - declared
+
+    def used(self, definition: Definition) -> set[str]:
+        """Return every name that the body takes from its own scope or from outside, functions in it included."""
+        return set[str]().union(*map(self._names, definition.body))
+
+    def outside(self, body: Iterable[ast.stmt]) -> frozenset[str]:
+        """Return the names that functions of a module find outside of them; with "*" in it, it may be any."""
+        return frozenset(dir(builtins)).union(*(self._scope(statement).bound for statement in body))
+
+    def hazard(self, old: Definition, new: Definition) -> str:
+        """Return why no guard may stand inside of two definitions with one header, "" when one may.
+
+        Functions, and classes inside of functions: in those too a name that is bound hides the function's.
+        """
+        if self._own(old, new) == self._own(new, old):
+            return ""
+        if self._yields(old) != self._yields(new):
+            return "only one variant is a generator"
+        if self._declared(old) != self._declared(new):
+            return "its global or nonlocal declarations differ"
+        before, after = self.bound(old), self.bound(new)
+        added, dropped = after - before, before - after
+        shadowed = (added and added & self.used(old)) | (dropped and dropped & self.used(new))
+        return f"local in one variant, an outer name in the other: {', '.join(sorted(shadowed))}" if shadowed else ""
+
+    def turned_local(self, made: Definition, expected: Definition, outside: frozenset[str]) -> bool:
+        """Tell whether a branch of one that the other does not have makes a name local that it finds outside."""
+        if self._own(made, expected)[0] <= self._own(expected, made)[0]:
+            return False
+        bound = found_outside(self.bound(made) - self.bound(expected), outside)
+        return bool(bound) and not bound.isdisjoint(self.used(expected))
+
+    def clashing(self, base: Definition, variants: Sequence[Definition]) -> set[str]:
+        """Return the names that are local in one variant of a definition and taken from outside in another.
+
+        Where the guards of several toggles stand in one body, a branch that one of them switches off makes names local
+        that another one's takes from outside. The last variant has all of them; `hazard` compares each with the base.
+        """
+        bound = set[str]().union(*(self._own(one, base)[0] for one in variants))
+        found = set[str]()
+        for one in variants:
+            shared = set(map(id, base.body))
+            used = set[str]().union(*(self._names(own) for own in one.body if id(own) not in shared))
+            if not bound.isdisjoint(used):
+                found |= (bound & used) - self.bound(one)
+        whole = variants[-1]
+        dropped = self._own(base, whole)[0] - self._own(whole, base)[0]
+        return found | ((dropped - self.bound(whole)) & self.used(whole) if dropped else set[str]())
+
+    def _own(self, definition: Definition, other: Definition) -> tuple[set[str], Declared, bool]:
+        """Return what the statements bind and declare that are not the other's too."""
+        shared = set(map(id, other.body))
+        own = [self._scope(statement) for statement in definition.body if id(statement) not in shared]
+        bound = set[str]().union(*(scope.bound for scope in own))
+        declared = set[tuple[str, str]]().union(*(scope.declared for scope in own))
+        return bound, declared, any(scope.yields for scope in own)
+
+    def _yields(self, definition: Definition) -> bool:
+        return any(self._scope(statement).yields for statement in definition.body)
+
+    def _declared(self, definition: Definition) -> Declared:
+        return set[tuple[str, str]]().union(*(self._scope(statement).declared for statement in definition.body))
+
+    def _scope(self, statement: ast.stmt) -> _Scope:
+        if id(statement) not in self._scopes:
+            self._scopes[id(statement)] = statement, _Scope(statement)
+        return self._scopes[id(statement)][1]
+
+    def _names(self, statement: ast.stmt) -> frozenset[str]:
+        if id(statement) not in self._used:
+            self._used[id(statement)] = statement, frozenset(_free([statement]))
+        return self._used[id(statement)][1]
 
 
-def _used(function: Function) -> set[str]:
-    """Return every name that the body takes from its own scope or from outside, functions in it included."""
-    return _free(function.body)
+def found_outside(names: set[str], outside: frozenset[str]) -> set[str]:
+    """Return those of some names that are found outside; any other is an error whether it is local or not."""
+    return names if "*" in outside else names & outside
 
 
 def _free(nodes: Iterable[ast.AST]) -> set[str]:
@@ -137,7 +208,7 @@ def _free(nodes: Iterable[ast.AST]) -> set[str]:
     return used
 
 
-def reads_source(definition: Function | ast.ClassDef) -> str:
+def reads_source(definition: Definition) -> str:
     """Return the decorator that compiles a definition from its source text, as @triton.jit does, "" for none."""
     for decorator in definition.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator

@@ -35,6 +35,10 @@ class UnguardableError(Exception):
         self.line = line
 
 
+class UnreadableError(UnguardableError):
+    """A text does not parse, so that nothing can be said of it."""
+
+
 class PartialSourceError(Exception):
     """Lines were asked for of a statement that is shared, in part or wholly: parse the file wholly, and ask again."""
 
@@ -84,7 +88,7 @@ def _split(content: bytes) -> list[bytes]:
 
 
 def parse_source(lines: list[bytes]) -> Source:
-    """Parse a whole file. UnguardableError when this interpreter cannot."""
+    """Parse a whole file. UnreadableError when this interpreter cannot."""
     return Source(lines, _parse(b"".join(lines)))
 
 
@@ -94,9 +98,9 @@ def _parse(text: bytes) -> list[ast.stmt]:
             warnings.simplefilter("ignore")
             return ast.parse(text, "<guard>").body
     except SyntaxError as error:
-        raise UnguardableError(f"it does not parse: {error.msg}", error.lineno or 0) from error
+        raise UnreadableError(f"it does not parse: {error.msg}", error.lineno or 0) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UnguardableError(f"it does not parse: {str(error) or type(error).__name__}") from error
+        raise UnreadableError(f"it does not parse: {str(error) or type(error).__name__}") from error
 
 
 def first_line(statement: ast.stmt) -> int:

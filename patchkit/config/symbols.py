@@ -9,7 +9,7 @@ from typing import Any
 import kconfiglib as library
 
 from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
-from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.config.dotconfig import EXPECTED_LINE, Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
@@ -44,11 +44,12 @@ def resolve(
     """
     standing = {symbol.name: symbol.str_value for symbol in menu.kconf.unique_defined_syms}
     asked = {one.symbol: one for one in assignments}
-    faults = [*menu.faults, *_duplicates(assignments)]
+    faults = [*menu.faults, *_duplicates(assignments), *_no_values(assignments, asked)]
     warnings = []
     requests: dict[str, Assignment] = {}
+    set_faults = {one.symbol: _set(menu, one, elsewhere) for one in asked.values()}
     for one in asked.values():
-        fault = _set(menu, one, elsewhere)
+        fault = set_faults[one.symbol]
         if fault is None and one.value != standing[one.symbol]:
             fault = _without_effect(menu, one, usage)
         if fault is not None and one.origin == KEPT:
@@ -148,6 +149,14 @@ def _duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
             yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
 
 
+def _no_values(assignments: Sequence[Assignment], asked: Mapping[str, Assignment]) -> Iterator[Fault]:
+    """Lines that no symbol could take, although a later one counts; of those that count the symbol says more."""
+    for one in assignments:
+        if one.kind is ValueKind.UNQUOTED and asked[one.symbol] is not one:
+            what = f"CONFIG_{one.symbol}={one.value}: no value is written so"
+            yield Fault(place=one.origin, what=what, why=f"{asked[one.symbol].origin} counts; {EXPECTED_LINE}")
+
+
 def not_named(home: str) -> str:
     """Say where a symbol is, and how to get at it."""
     return f"{home} has it: name that series too, with --patches, or without --no-shipped if it is the shipped one"
@@ -182,11 +191,19 @@ def _fits(kind: int, one: Assignment) -> bool:
 
 
 def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:
-    if one.symbol in symbols_in_use(menu, usage):
+    if one.symbol in symbols_in_use(menu, usage) or one.value == _left_alone(menu.kconf.syms[one.symbol], one.value):
         return None
     why = f"gates that do: {', '.join(f'CONFIG_{gate}' for gate in sorted(usage.gates)) or 'none'}"
     what = f"CONFIG_{one.symbol}={one.value} gates nothing in this series, and nothing reads it"
     return Fault(place=one.origin, what=what, why=why)
+
+
+def _left_alone(symbol: Any, value: str) -> str:
+    """Return what a symbol would be beside all other settings if nobody had set it to this value."""
+    symbol.unset_value()
+    alone = str(symbol.str_value)
+    symbol.set_value(value)
+    return alone
 
 
 def near_names(menu: Menu, name: str) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from patchkit.config.guard_edit import Level
-from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_c
+from patchkit.config.guard_files import GuardedFile, guard_c
+from patchkit.config.guard_settle import GuardStep, Terms
 
 TERMS = Terms(module="", needs={}, values={})
 needs_unifdef = pytest.mark.skipif(shutil.which("unifdef") is None, reason="unifdef is not installed")
@@ -132,8 +133,8 @@ def test_preprocessor_gives_both_variants_back(old: bytes, new: bytes, level: Le
         assert preprocessed(content, tmp_path, *more) == preprocessed(old, tmp_path, *more)
 
 
-def test_what_is_not_balanced_is_refused() -> None:
-    (refusal,) = guard(b"int a;\n", b"#if A\nint a;\n").refusals
+def test_what_is_not_balanced_has_no_guards() -> None:
+    (refusal,) = guard(b"int a;\n", b"#if A\nint a;\n").selected
     assert "not balanced" in refusal.reason
 
 

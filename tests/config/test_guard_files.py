@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from patchkit.config.guard_edit import Level
-from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
+from patchkit.config.guard_files import GuardedFile, guard_python
 from patchkit.config.guard_fold import Check, check_guarded, settings
+from patchkit.config.guard_settle import GuardStep, Terms
 from patchkit.config.guard_source import read_lines
 
 MODULE = "engine._patchkit.autoconf"
@@ -81,6 +84,29 @@ def test_guards_that_meet_though_the_patches_do_not_are_nested_without_a_depende
     assert text.count("if CONFIG_A:") == 1
 
 
+def test_a_name_that_one_toggle_binds_and_another_takes_from_outside() -> None:
+    base = "from options import *\n" + BASE
+    binds = base.replace("    b(x)\n", "    size = b(x)\n")
+    both = binds.replace("    d(x)\n", "    d(x, size)\n")
+    guarded = guard(("A", binds), ("B", both), base=base)
+    text = content_of(guarded)
+    assert [region.symbols for region in guarded.regions] == [("A", "B")]  # side by side, A off would hide B's size
+    calls: list[tuple[object, ...]] = []
+    for on in (("B",), ("A", "B")):
+        values = {"CONFIG_A": "A" in on, "CONFIG_B": "B" in on}
+        names: dict[str, Any] = {one: lambda *words: calls.append(words) for one in "bcd"}
+        names |= {"size": "outer", **values}
+        exec(text.split("\n", 2)[2], names)  # noqa: S102 -- code of this file
+        names["f"](1)
+    assert calls == [(1,), (1,), (1, "outer"), (1,), (1,), (1, None)]
+
+
+def test_a_name_that_nothing_outside_has_is_an_error_either_way() -> None:
+    binds = BASE.replace("    b(x)\n", "    size = b(x)\n")
+    guarded = guard(("A", binds), ("B", binds.replace("    d(x)\n", "    d(x, size)\n")))
+    assert [region.symbols for region in guarded.regions] == [("A",), ("B",)]
+
+
 def test_insertion_at_the_end_of_a_body_that_another_toggle_replaces() -> None:
     base = "with a:\n    b()\n    c()\nd()\n"
     first = base.replace("with a", "with a as e")
@@ -138,7 +164,7 @@ def test_lines_of_a_gated_patch_that_is_on_are_settled_for_one_without_a_gate() 
     text = content_of(guarded)
     assert text.count("bbb(x)") == text.count("b(x)") == 1
     assert "    if CONFIG_A:\n        dd(x)\n    else:\n        d(x)\n" in text
-    assert guarded.selected == ("A",)
+    assert [(one.symbols, one.line) for one in guarded.selected] == [(("A",), 0)]
 
 
 def test_insertions_among_the_comments_above_a_statement_meet() -> None:
@@ -181,8 +207,25 @@ def test_where_too_many_toggles_meet_each_other_the_present_values_stand() -> No
         text = content_of(guarded)
         assert [f"new{n}" in text for n in range(7)] == [f"T{n}" in on for n in range(7)]
         assert "if CONFIG_T6:\n    b = 2\nelse:\n    b = 1\n" in text
-        assert guarded.selected == tuple(f"T{n}" for n in range(7))
+        assert [one.symbols for one in guarded.selected] == [tuple(f"T{n}" for n in range(7))]
         assert dict(guarded.levels)["T3"] is Level.SELECT
+
+
+def test_what_stands_on_lines_that_are_settled_goes_with_them() -> None:
+    future = "from __future__ import annotations\n"
+    second = future + "from __future__ import division\n" + BASE.replace("c(x)", "cc(x)")
+    for on in ((), ("A",), ("A", "B")):
+        guarded = guard(("A", future + BASE), ("B", second), on=on, B="A")
+        text = content_of(guarded)
+        assert [text.count(word) for word in ("annotations", "division", "CONFIG_B:")] == ["A" in on, "B" in on, 1]
+        assert {symbol for one in guarded.selected for symbol in one.symbols} == {"A", "B"}
+
+
+def test_what_stands_on_lines_that_are_settled_and_off_needs_a_dependency() -> None:
+    future = "from __future__ import annotations\n"
+    second = future + "from __future__ import division\n" + BASE
+    guarded = guard(("A", future + BASE), ("B", second), on=("B",))
+    assert [one.reason for one in guarded.refusals] == ["CONFIG_B edits lines of CONFIG_A: add `depends on A`"]
 
 
 def test_five_toggles_that_all_meet_are_guarded() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import itertools
 import textwrap
+from typing import Any
 
 import pytest
 
 from benchmarks.guards import changed_scopes
 from patchkit.config.guard_edit import Level
-from patchkit.config.guard_files import GuardedFile, GuardStep, Terms, guard_python
+from patchkit.config.guard_files import GuardedFile, guard_python
 from patchkit.config.guard_fold import Check, check_guarded
-from patchkit.config.guard_source import read_lines
+from patchkit.config.guard_python import guard_variants
+from patchkit.config.guard_settle import GuardStep, Terms
+from patchkit.config.guard_source import parse_source, read_lines
 from patchkit.record import replace
 
 MODULE = "engine._patchkit.autoconf"
@@ -245,6 +248,30 @@ def test_an_inverted_guard_is_found(old: str, new: str, level: Level) -> None:
         assert verdict.mismatches, mutant.decode()
 
 
+def test_a_text_that_stands_alone_is_a_docstring_only_where_one_can_be() -> None:
+    guarded = guard("try:\n    a()\nexcept E:\n    b()\n", "try:\n    a()\nexcept E:\n    'text'\n")
+    assert guarded.refusals == ()
+    assert levels(guarded) == {Level.STATEMENT}
+
+
+def test_a_class_in_a_function_takes_its_names_from_there_with_the_guard_off() -> None:
+    old = "def f(x):\n    class A:\n        y = x\n    return A.y\n"
+    guarded = guard(old, old.replace("        y", "        x = 2\n        y"))
+    assert levels(guarded) == {Level.FUNCTION}
+    assert guarded.content is not None
+    for on, there in ((False, 1), (True, 2)):
+        names: dict[str, Any] = {"CONFIG_X": on}
+        exec(guarded.content.partition(b"\n")[2], names)  # noqa: S102 -- code of this file
+        assert names["f"](1) == there
+
+
+def test_every_line_of_an_edit_is_one() -> None:
+    old, new, _ = CASES["condition of several lines"]
+    base = read_lines(textwrap.dedent(old).encode())
+    edits = guard_variants(parse_source(base), parse_source(read_lines(new.encode())), "X")
+    assert all(line.index(b"\n") == len(line) - 1 for edit in edits for line in edit.lines)
+
+
 REFUSED = {
     "future": ("a = 1\n", "from __future__ import annotations\na = 1\n", "__future__"),
     "does not parse": ("a = 1\n", "a = = 1\n", "does not parse"),
@@ -258,12 +285,14 @@ REFUSED = {
 @pytest.mark.parametrize(("old", "new", "reason"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_guarded_says_why(old: str | bytes, new: str | bytes, reason: str) -> None:
     guarded = guard(old, new)
-    if not guarded.refusals:
+    found = guarded.refusals or guarded.selected
+    if not found:
         assert reason == ""  # the whole line is one region
         return
-    assert guarded.content is None
-    assert reason in guarded.refusals[0].reason
-    assert guarded.refusals[0].symbols == ("X",)
+    assert reason in found[0].reason
+    assert found[0].symbols == ("X",)
+    assert found[0].by_select is (reason != "does not parse")
+    assert not guarded.selected or guarded.content == (old.encode() if isinstance(old, str) else old)
 
 
 def test_docstrings_and_comments_alone_change_nothing() -> None:

@@ -253,3 +253,10 @@ def test_a_number_that_only_python_reads_is_a_fault(kind: str, written: str) -> 
     kconfig = f'config N\n\t{kind} "N"\n\tdefault {written}\n'
     (fault,) = resolved(kconfig=kconfig).faults
     assert (fault.place, fault.what) == ("vllm/Kconfig:1", f"N is {written.strip(chr(34))!r}")
+
+
+def test_a_value_that_comes_of_the_other_settings_anyway_needs_no_effect() -> None:
+    kconfig = SOUND_KCONFIG + 'config DERIVED\n\tint "Derived"\n\trange 1 5\n\tdepends on OTHER\n'
+    assert faults(resolved("CONFIG_DERIVED=1", "CONFIG_OTHER=y", kconfig=kconfig)) == []
+    (fault,) = faults(resolved("CONFIG_DERIVED=2", "CONFIG_OTHER=y", kconfig=kconfig))
+    assert fault == ("--set", "CONFIG_DERIVED=2 gates nothing in this series, and nothing reads it")
