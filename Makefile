@@ -72,9 +72,9 @@ test-kernels: compiled $(KERNELS)
 engines: $(STAMP)
 	$(BIN)/python -m tests.engines.build --jobs $(JOBS)
 
-# A file has one engine: its starts are shared within a worker.
+# A file has one engine, whose starts are shared within a worker; the longest files come first (tests/engines/conftest.py).
 test-engines: engines
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 12 -m engines
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 12 -m engines tests/engines
 
 break-engines: engines
 	$(BIN)/python -m tests.engines.breaking

@@ -16,7 +16,6 @@ import pytest
 from patchkit.cli.main import run
 from patchkit.cli.series import COMMANDS
 from patchkit.cli.series import command as series_group
-from tests.blackbox.released import UnreachableError, released_tree
 from tests.blackbox.wheels import CHANGED, DIFF, MODULE, NEW_FILE, engine, wheel_file, wheel_tree, write_tree
 
 SUBJECT = "Go twice as fast"
@@ -201,21 +200,6 @@ def test_shipped_series_have_nothing_to_mend(series: Any) -> None:
 
     assert len(rows) >= 3
     assert [finding for row in rows for finding in row["findings"]] == []
-
-
-@pytest.mark.engines
-@pytest.mark.network
-@pytest.mark.parametrize(("engine_name", "version"), [("vllm", "0.6.3"), ("sglang", "0.5.1")])
-def test_shipped_series_is_proved_on_its_release(engine_name: str, version: str, series: Any) -> None:
-    try:
-        root = released_tree(engine_name, version)
-    except UnreachableError as error:
-        pytest.skip(str(error))
-
-    (row,) = series("lint", f"{engine_name}/{version}", "--root", str(root), "--json").document["series"]
-
-    assert row["checked_on"] == [str(root)]
-    assert row["findings"] == []
 
 
 def test_lint_on_a_wheel_and_on_a_tree(wheel: str, series: Any) -> None:

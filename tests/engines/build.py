@@ -49,10 +49,10 @@ class BuildError(Exception):
 
 def build(recipe: Recipe) -> None:
     """Build the environment, the tree and, with the engine they are made in, the models."""
-    _keep(environment_path(recipe), lambda path: _build_environment(recipe, path))
-    _keep(tree_path(recipe), lambda path: _build_tree(recipe, path))
+    keep(environment_path(recipe), lambda path: _build_environment(recipe, path))
+    keep(tree_path(recipe), lambda path: _build_tree(recipe, path))
     if recipe is VLLM_063:
-        _keep(models_path(), _build_models)
+        keep(models_path(), _build_models)
 
 
 def find_interpreter() -> Path:
@@ -81,7 +81,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _keep(path: Path, make: Callable[[Path], None]) -> None:
+def keep(path: Path, make: Callable[[Path], None]) -> None:
     """Make a part unless it is there; only a part with its mark is."""
     mark = path.with_name(f"{path.name}.complete")
     with _locked(path):

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from patchkit.resources import patches_directory
 from tests.blackbox.command import patchkit
-from tests.engines.breaking import chosen_series
+from tests.engines.breaking import chosen_patches
 from tests.engines.driver import Engine, Output, Run, read_answer
 from tests.engines.recipe import (
     MODELS,
@@ -25,6 +26,21 @@ from tests.engines.recipe import (
     models_path,
     tree_path,
 )
+
+LONGEST_FIRST = (
+    "test_shim_vllm_032.py",
+    "test_sglang_051.py",
+    "test_vllm_032.py",
+    "test_vllm_063.py",
+    "test_shim_vllm_063.py",
+    "test_shim_flash.py",
+)
+"""By their CPU time: two workers that each take the next file end together then."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with engines into that order, before all others."""
+    items.sort(key=lambda item: LONGEST_FIRST.index(item.path.name) if item.path.name in LONGEST_FIRST else len(items))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +77,13 @@ class Bench:
 
     trees: Path
     logs: Path
-    series: tuple[object, ...] = ()
-    """Options that name other patches than the shipped ones: those that were broken on purpose."""
+    patches: Path
+    """Where the series are: the shipped ones, or those of which one was broken on purpose."""
+
+    @property
+    def series(self) -> tuple[object, ...]:
+        """The options that name other patches than the shipped ones."""
+        return () if self.patches == patches_directory() else ("--no-shipped", "--patches", self.patches)
 
     def released(self, recipe: Recipe, **layout: Any) -> Engine:
         """Return the engine on the tree of the cache, which nobody writes to."""
@@ -76,8 +97,8 @@ class Bench:
         _need(tree_path(recipe))
         tree = self.trees / recipe.name
         shutil.copytree(tree_path(recipe), tree, symlinks=True, copy_function=_link)
-        other = ("--no-shipped", "--unlocked", *self.series) if self.series else ()
-        applied = patchkit("apply", "--target", recipe.engine, "--root", tree, *other)
+        unlocked = ("--unlocked",) if self.series else ()
+        applied = patchkit("apply", "--target", recipe.engine, "--root", tree, *self.series, *unlocked)
         assert applied.status == 0, applied.said
         return Engine(recipe=recipe, tree=tree, work=self.logs / f"{recipe.name}-patched", **layout)
 
@@ -111,8 +132,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """Return a bench. The logs lie where pytest keeps what the last sessions left."""
     cache_root().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="trees-", dir=cache_root()) as trees:
-        series = chosen_series(tmp_path_factory.mktemp("broken"))
-        yield Bench(trees=Path(trees), logs=tmp_path_factory.mktemp("engines"), series=series)
+        patches = chosen_patches(tmp_path_factory.mktemp("broken"))
+        yield Bench(trees=Path(trees), logs=tmp_path_factory.mktemp("engines"), patches=patches)
 
 
 def _need(part: Path) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.engines.process import Started, finished, started
+from tests.engines.process import Started, finished, members, started
 from tests.engines.recipe import HERE, SGLANG_051, TOKENS, VLLM_032, VLLM_063, Recipe, cache_root, python_of
 
 OFFLINE_SECONDS = 600
@@ -71,7 +71,8 @@ class Engine:
     def environment(self) -> dict[str, str]:
         """Return all that a process of this engine sees of the environment."""
         scripts = python_of(self.recipe).parent
-        path = [str(self.tree), *([str(STANDINS / self.standins)] if self.standins else [])]
+        others = (STANDINS / self.standins,) if self.standins else ()
+        path = [str(self.tree), *map(str, (*others, HERE / "starting"))]
         chosen = {
             "HF_HUB_OFFLINE": "1",
             "HOME": str(self.work),
@@ -96,16 +97,19 @@ class Engine:
 
     def generate(self, *runs: Run) -> Answer:
         """Generate 16 tokens greedily for every prompt of every run, in one process that is started and ended here."""
+        with self.offline() as running:
+            return running.generate(*runs)
+
+    @contextlib.contextmanager
+    def offline(self) -> Iterator[Offline]:
+        """Start a process that generates as long as the block lasts."""
         script = "sglang_offline.py" if self.recipe is SGLANG_051 else "vllm_offline.py"
-        question, answered = _numbered(self.work, "question.json"), _numbered(self.work, "answer.json")
-        asked = {"tokens": TOKENS, "runs": [{**vars(run), "model": str(run.model)} for run in runs]}
-        question.write_text(json.dumps(asked, default=dict))
-        command = [python_of(self.recipe), HERE / "inside" / script, question, answered]
-        with started(command, self.environment(), _numbered(self.work, "offline.log")) as child:
-            status = finished(child, OFFLINE_SECONDS)
-            if status or not answered.exists():
+        command = [python_of(self.recipe), HERE / "inside" / script]
+        with started(command, self.environment(), _numbered(self.work, "offline.log"), asked=True) as child:
+            yield Offline(child=child, work=self.work, script=script)
+            child.finish()
+            if status := finished(child, OFFLINE_SECONDS):
                 raise child.fail(f"{script} ended with status {status}")
-        return read_answer(answered, child.said())
 
     @contextlib.contextmanager
     def serve(self, model: Path, **environment: str) -> Iterator[Server]:
@@ -113,15 +117,40 @@ class Engine:
         port = free_port()
         command = [python_of(self.recipe), "-m", *_serving(self.recipe, model, port)]
         with started(command, {**self.environment(), **environment}, _numbered(self.work, "server.log")) as child:
-            server = Server(child=child, url=f"http://127.0.0.1:{port}", model=str(model))
+            server = Server(recipe=self.recipe, child=child, url=f"http://127.0.0.1:{port}", model=str(model))
             server.wait_until_ready()
             yield server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offline:
+    """A process that generates. The engine of its last run serves the next one, if that wants the same."""
+
+    child: Started
+    work: Path
+    script: str
+
+    def generate(self, *runs: Run) -> Answer:
+        """Generate 16 tokens greedily for every prompt of every run."""
+        question, answered = _numbered(self.work, "question.json"), _numbered(self.work, "answer.json")
+        asked = {"tokens": TOKENS, "runs": [{**vars(run), "model": str(run.model)} for run in runs]}
+        question.write_text(json.dumps(asked, default=dict))
+        self.child.tell(json.dumps([str(question), str(answered)]))
+        until = time.monotonic() + OFFLINE_SECONDS
+        while not answered.exists():
+            if (status := self.child.process.poll()) is not None:
+                raise self.child.fail(f"{self.script} ended with status {status}")
+            if time.monotonic() > until:
+                raise self.child.fail(f"no answer after {OFFLINE_SECONDS} s")
+            time.sleep(0.05)
+        return read_answer(answered, self.child.said())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
     """An OpenAI-compatible server that runs."""
 
+    recipe: Recipe
     child: Started
     url: str
     model: str
@@ -143,12 +172,29 @@ class Server:
 
     def complete(self, prompt: str) -> str:
         """Return the greedy continuation of a prompt."""
+        return str(self._completion(prompt)["text"])
+
+    def output(self, prompt: str) -> Output:
+        """Return the greedy continuation with its tokens and log-probabilities; vllm 0.6.3 tells no token's number."""
+        if self.recipe is SGLANG_051:
+            sampling = {"temperature": 0, "max_new_tokens": TOKENS, "ignore_eos": True}
+            return _sglang_output(
+                self._post("/generate", {"text": prompt, "sampling_params": sampling, "return_logprob": True})
+            )
+        said = self._completion(prompt, logprobs=1, return_token_ids=True)
+        logprobs = said["logprobs"]["token_logprobs"]
+        return Output(tokens=tuple(said["token_ids"]), logprobs=tuple(logprobs), text=said["text"])
+
+    def _completion(self, prompt: str, **more: object) -> Any:
         asked = {"model": self.model, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        return self._post("/v1/completions", {**asked, **more})["choices"][0]
+
+    def _post(self, path: str, asked: Mapping[str, object]) -> Any:
         body, headers = json.dumps(asked).encode(), {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.url}/v1/completions", body, headers)  # noqa: S310 - our own URL
+        request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 - our own URL
         try:
             with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as response:  # noqa: S310 - our own URL
-                return str(json.load(response)["choices"][0]["text"])
+                return json.load(response)
         except urllib.error.HTTPError as error:
             raise self.child.fail(f"HTTP {error.code}: {error.read().decode(errors='replace')}") from None
         except OSError as error:
@@ -158,6 +204,16 @@ class Server:
         """Send all prompts at once, each on a connection of its own; return the continuations in their order."""
         with ThreadPoolExecutor(len(prompts)) as pool:
             return list(pool.map(self.complete, prompts))
+
+    def outputs(self, prompts: Sequence[str]) -> tuple[Output, ...]:
+        """Return the same with tokens and log-probabilities."""
+        with ThreadPoolExecutor(len(prompts)) as pool:
+            return tuple(pool.map(self.output, prompts))
+
+    def processes(self) -> int:
+        """Return how many processes the server has besides itself; the tracker of shared memory is Python's."""
+        alive = members(self.child.process.pid)
+        return len([line for line in alive if "resource_tracker" not in line]) - 1
 
 
 def read_answer(path: Path, log: str = "") -> Answer:
@@ -172,6 +228,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _sglang_output(said: Mapping[str, Any]) -> Output:
+    known = said["meta_info"]["output_token_logprobs"]
+    tokens, logprobs = tuple(token for _, token, _ in known), tuple(logprob for logprob, _, _ in known)
+    return Output(tokens=tokens, logprobs=logprobs, text=said["text"])
 
 
 def _output(one: Mapping[str, Any]) -> Output:
@@ -198,5 +260,6 @@ def _serving(recipe: Recipe, model: Path, port: int) -> tuple[str, ...]:
     return (
         *("vllm.entrypoints.openai.api_server", "--model", str(model), "--host", "127.0.0.1", "--port", str(port)),
         *("--dtype", "float32", "--enforce-eager", "--max-model-len", "256", "--max-num-seqs", "8"),
+        *("--num-gpu-blocks-override", "64"),
         *(old if recipe is VLLM_063 else ()),
     )

@@ -7,14 +7,16 @@ group is what is ended; nothing is ever looked up by name.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _GRACE_SECONDS = 10
 _LAST_LINES = 40
@@ -39,6 +41,19 @@ class Started:
         """Return everything that was written to the log so far."""
         return self.log.read_text(errors="replace")
 
+    def tell(self, line: str) -> None:
+        """Write a line to the standard input of a child that is asked."""
+        assert self.process.stdin
+        try:
+            self.process.stdin.write(f"{line}\n".encode())
+        except BrokenPipeError:
+            raise self.fail("it does not read any more") from None
+
+    def finish(self) -> None:
+        """Close the standard input of a child that is asked."""
+        assert self.process.stdin
+        self.process.stdin.close()
+
     def fail(self, what: str) -> EngineError:
         """Return an error about this child."""
         said = self.said()
@@ -47,9 +62,12 @@ class Started:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[object], environment: Mapping[str, str], log: Path) -> Iterator[Started]:
+def started(
+    command: Sequence[object], environment: Mapping[str, str], log: Path, *, asked: bool = False
+) -> Iterator[Started]:
     """Start a child in a group of its own; when the block is left, nothing of the group is.
 
+    One that is `asked` has its standard input open; the others have none.
     Should this process itself be killed, the kernel asks the child to end (where util-linux has setpriv): a server of a
     test session that is no more would run for ever.
     """
@@ -58,9 +76,10 @@ def started(command: Sequence[object], environment: Mapping[str, str], log: Path
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(part) for part in (*tied, *command)],
+            bufsize=0,
             cwd=log.parent,
             env=dict(environment),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -69,6 +88,37 @@ def started(command: Sequence[object], environment: Mapping[str, str], log: Path
         yield Started(process=process, log=log)
     finally:
         end_group(process)
+        if process.stdin:
+            process.stdin.close()
+
+
+@contextlib.contextmanager
+def asking(command: Sequence[object], environment: Mapping[str, str]) -> Iterator[Callable[[str], Any]]:
+    """Start a program that answers every line with a line of JSON, and give what asks it; it has to end in silence."""
+    with subprocess.Popen(
+        [str(part) for part in command],
+        env=dict(environment),
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+
+        def ask(line: str) -> Any:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            assert answer, process.communicate(timeout=60)[1]
+            return json.loads(answer)
+
+        try:
+            yield ask
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, said) == (0, "")
 
 
 def finished(child: Started, seconds: float) -> int:
@@ -95,9 +145,15 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 def is_alive(group: int) -> bool:
     """True while a process of the group runs; one that has ended and waits to be reaped does not."""
-    for status in Path("/proc").glob("[0-9]*/stat"):
+    return bool(members(group))
+
+
+def members(group: int) -> list[str]:
+    """Return the command lines of the processes of a group that run."""
+    found = []
+    for home in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            fields = status.read_text().rpartition(")")[2].split()
+            fields = (home / "stat").read_text().rpartition(")")[2].split()
             if fields[2] == str(group) and fields[0] not in ("Z", "X"):
-                return True
-    return False
+                found.append((home / "cmdline").read_text(errors="replace").replace("\0", " "))
+    return found

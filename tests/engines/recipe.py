@@ -104,6 +104,11 @@ def models_path() -> Path:
     return _part("models", "tiny", *(path.read_text() for path in (*scripts, CORPUS, VLLM_063.lock)), TORCH)
 
 
+def standin_path(name: str, *made_of: str) -> Path:
+    """Return where a compiled stand-in is kept: a tree with a library, and another kernel for it."""
+    return _part("standins", name, *made_of, TORCH, compiler())
+
+
 @cache
 def compiler() -> str:
     """Return the name of the compiler, by its own word."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.process import EngineError, finished, is_alive, started
+from tests.engines.process import EngineError, asking, finished, is_alive, members, started
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SHELL = ("/bin/sh", "-c")
@@ -31,11 +31,42 @@ def test_a_child_that_takes_too_long_is_an_error_with_the_log_and_is_ended(tmp_p
     assert not is_alive(child.process.pid)
 
 
+def test_a_child_that_is_asked_reads_until_nobody_asks(tmp_path: Path) -> None:
+    with started(
+        [*SHELL, "while read line; do echo got $line; done; exit 3"], os.environ, tmp_path / "log", asked=True
+    ) as child:
+        child.tell("one")
+        child.tell("two")
+        child.finish()
+        assert finished(child, 20) == 3
+    assert child.said() == "got one\ngot two\n"
+
+
+def test_to_tell_a_child_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with started([*SHELL, "echo last words"], os.environ, tmp_path / "log", asked=True) as child:
+        finished(child, 20)
+        with pytest.raises(EngineError, match=r"(?s)does not read any more.*last words"):
+            child.tell("one")
+
+
+def test_a_program_answers_each_line() -> None:
+    with asking([*SHELL, 'while read line; do echo "[$line]"; done'], os.environ) as ask:
+        assert ask("1") == [1]
+        assert ask("2") == [2]
+
+
+@pytest.mark.parametrize("script", ["read line; echo 1; echo noise >&2", "read line; echo 1; exit 2"])
+def test_a_program_that_does_not_end_in_silence_is_an_error(script: str) -> None:
+    with pytest.raises(AssertionError), asking([*SHELL, script], os.environ) as ask:
+        assert ask("") == 1
+
+
 def test_the_children_of_a_child_end_with_it(tmp_path: Path) -> None:
     script = "(sleep 600 & echo $! > grandchild; wait) & wait"
     with started([*SHELL, script], os.environ, tmp_path / "log") as child:
         grandchild = int(_wait_for(tmp_path / "grandchild"))
         assert os.getpgid(grandchild) == child.process.pid
+        assert [line for line in members(child.process.pid) if "sleep 600 " in line]
         assert is_alive(child.process.pid)
     assert not is_alive(child.process.pid)
 

@@ -19,6 +19,12 @@ def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipe, "compiler", lambda: "g++ 12")
 
 
+def test_what_needs_an_engine_is_in_this_directory() -> None:
+    """`make test-engines` looks nowhere else."""
+    marked = [path for path in (recipe.CHECKOUT / "tests").rglob("*.py") if "mark.engines" in path.read_text()]
+    assert {path.parent for path in marked} == {HERE}
+
+
 @pytest.mark.parametrize("engine", RECIPES, ids=lambda engine: engine.name)
 def test_a_lock_pins_and_hashes_every_line(engine: Recipe) -> None:
     lines = [line for line in engine.lock.read_text().splitlines() if not line.startswith("#")]

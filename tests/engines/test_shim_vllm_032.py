@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.blackbox.command import patchkit
 from tests.engines.conftest import Bench, Oracle
+from tests.engines.driver import Output
 from tests.engines.expectation import assert_same
 from tests.engines.recipe import TOKENS, VLLM_032
 from tests.engines.shimmed import calls_of, host_library, with_shim
@@ -21,59 +21,66 @@ LAYERS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A server under the shim: its processes as `native status` shows them after the first burst, and all answers."""
+    """A server under the shim: its answers to a burst in each mode, and its processes after each, the worker first."""
 
     leader: int
-    worker: dict[str, Any]
-    others: list[dict[str, Any]]
-    texts: list[list[str]]
+    outputs: list[tuple[Output, ...]]
+    processes: list[list[dict[str, Any]]]
+
+
+MODES = (["mode=count"], ["mode=transform", "qk_scale=0.5"], ["mode=count"], ["mode=replace", "every=5"])
 
 
 @pytest.fixture(scope="module")
 def served(bench: Bench, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """One server: counting, then at half the scale, then counting again. Told from outside, while it runs."""
-    engine = with_shim(bench.released(VLLM_032), tmp_path_factory.mktemp("segments"))
-    prompts, segments = oracle.prompts["llama"], str(engine.segments)
+    """One server, which starts counting and is told every mode from outside, while it runs."""
+    other = ("--replace", str(host_library()))
+    engine = with_shim(bench.released(VLLM_032), tmp_path_factory.mktemp("segments"), *other)
+    outputs: list[tuple[Output, ...]] = []
+    processes: list[list[dict[str, Any]]] = []
     with engine.serve(oracle.run("llama").model) as server:
-        texts, [worker, *others] = [server.burst(prompts)], engine.status()
-        for settings in (["mode=transform", "qk_scale=0.5"], ["mode=count"]):
-            asked = ("--pid", worker["pid"], *settings)
-            told = patchkit("native", "set", *asked, seconds=60, PATCHKIT_SHIM_DIRECTORY=segments)
-            assert told.status == 0, told.said
-            texts.append(server.burst(prompts))
-        return Served(leader=server.child.process.pid, worker=worker, others=others, texts=texts)
+        for words in MODES:
+            if processes:
+                engine.shim.set("--pid", str(processes[0][0]["pid"]), *words)
+            outputs.append(server.outputs(oracle.prompts["llama"]))
+            processes.append(engine.shim.status())
+        return Served(leader=server.child.process.pid, outputs=outputs, processes=processes)
 
 
 def test_counted_it_gives_the_oracles_tokens(served: Served, oracle: Oracle) -> None:
-    assert served.texts[0] == [output.text for output in oracle.outputs["llama", 1.0]]
+    assert_same(served.outputs[0], oracle.outputs["llama", 1.0])
 
 
 def test_the_worker_is_counted_and_nobody_else(served: Served) -> None:
-    assert served.leader in [other["pid"] for other in served.others], "the worker is a process of its own"
-    assert len(served.others) >= 2, "the shim is loaded in the others too"
-    assert [calls_of(other) for other in served.others] == [0] * len(served.others)
-    calls = calls_of(served.worker)
+    [worker, *others] = served.processes[0]
+    assert served.leader in [other["pid"] for other in others], "the worker is a process of its own"
+    assert len(others) >= 2, "the shim is loaded in the others too"
+    assert [calls_of(other) for other in others] == [0] * len(others)
+    calls = calls_of(worker)
     assert calls % LAYERS == 0
     assert calls >= TOKENS * LAYERS
-    [symbol] = [one for one in served.worker["entry_points"] if one["calls"]]
-    assert symbol["typed"], served.worker["stage2"]
+    [symbol] = [one for one in worker["entry_points"] if one["calls"]]
+    assert symbol["typed"], worker["stage2"]
 
 
 def test_a_mode_that_is_set_while_the_server_answers_is_seen(served: Served, oracle: Oracle) -> None:
     whole, half = ([output.text for output in oracle.outputs["llama", scale]] for scale in (1.0, 0.5))
-    assert served.texts == [whole, half, whole]
+    assert [[output.text for output in outputs] for outputs in served.outputs] == [whole, half, whole, whole]
 
 
-def test_half_the_scale_by_transform_is_half_the_scale_of_the_model(
-    bench: Bench, oracle: Oracle, tmp_path: Path
-) -> None:
-    released = bench.released(VLLM_032, one_process=True)
-    engine = with_shim(released, tmp_path / "segments", "--mode", "transform", "--set", "qk_scale=0.5")
-    answer = engine.generate(oracle.run("llama"))
-    assert_same(answer.outputs[0], oracle.outputs["llama", 0.5])
-    assert all(
-        one.tokens != other.tokens for one, other in zip(answer.outputs[0], oracle.outputs["llama", 1.0], strict=True)
-    )
+def test_half_the_scale_by_transform_is_half_the_scale_of_the_model(served: Served, oracle: Oracle) -> None:
+    half, whole = served.outputs[1], oracle.outputs["llama", 1.0]
+    assert_same(half, oracle.outputs["llama", 0.5])
+    assert all(one.tokens != other.tokens for one, other in zip(half, whole, strict=True))
+
+
+def test_attention_by_another_kernel_gives_the_oracles_tokens(served: Served, oracle: Oracle) -> None:
+    assert_same(served.outputs[3], oracle.outputs["llama", 1.0])
+    before, after = (processes[0] for processes in served.processes[2:])
+    counts = after["replace"]
+    assert counts["differed"] == 0
+    assert counts["compared"] >= TOKENS * LAYERS // 5
+    assert counts["replaced"] + counts["compared"] == calls_of(after) - calls_of(before)
 
 
 @pytest.mark.parametrize(("way", "found"), [("plugin", "loaded object"), ("dispatcher", "dispatcher")])
@@ -82,22 +89,11 @@ def test_let_in_by_a_plugin_it_counts_the_worker_too(
 ) -> None:
     half = ("--way", way, "--mode", "transform", "--set", "qk_scale=0.5")
     engine = with_shim(bench.released(VLLM_032), tmp_path / "segments", *half)
-    assert "LD_PRELOAD" not in engine.variables
+    assert "LD_PRELOAD" not in engine.shim.variables
     answer = engine.generate(oracle.run("llama"))
     assert_same(answer.outputs[0], oracle.outputs["llama", 0.5])
-    [worker, *others] = engine.status()
+    [worker, *others] = engine.shim.status()
     assert [calls_of(other) for other in others] == [0] * len(others)
     assert calls_of(worker) >= TOKENS * LAYERS
     [symbol] = [one for one in worker["entry_points"] if one["calls"]]
     assert (symbol["way"], symbol["typed"]) == (found, way == "plugin")
-
-
-def test_attention_by_another_kernel_gives_the_oracles_tokens(bench: Bench, oracle: Oracle, tmp_path: Path) -> None:
-    replaced = ("--mode", "replace", "--set", "every=5", "--replace", str(host_library(tmp_path)))
-    engine = with_shim(bench.released(VLLM_032, one_process=True), tmp_path / "segments", *replaced)
-    answer = engine.generate(oracle.run("llama"))
-    assert_same(answer.outputs[0], oracle.outputs["llama", 1.0])
-    counts = engine.status()[0]["replace"]
-    assert counts["differed"] == 0
-    assert counts["compared"] >= TOKENS * LAYERS // 5
-    assert counts["replaced"] + counts["compared"] == calls_of(engine.status()[0])

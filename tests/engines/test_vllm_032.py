@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.engines.conftest import Bench, Oracle
-from tests.engines.driver import Answer, Engine
+from tests.engines.driver import Answer, Engine, Output
 from tests.engines.expectation import assert_as_released, assert_same
 from tests.engines.process import EngineError
 from tests.engines.recipe import MODELS, VLLM_032
@@ -18,12 +19,20 @@ pytestmark = pytest.mark.engines
 QUESTION = "arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What a server in its default layout gave: each prompt once, all of them thrice at a time, its processes."""
+
+    outputs: tuple[Output, ...]
+    texts: list[str]
+    processes: int
+
+
 @pytest.fixture(scope="module")
-def released(bench: Bench, oracle: Oracle) -> Answer:
-    """First the default layout, from a process in which no engine has run; then every model in that process itself."""
-    default = oracle.run("llama", VLLM_ENABLE_V1_MULTIPROCESSING="1")
-    engine = bench.released(VLLM_032, one_process=True)
-    return engine.generate(default, *(oracle.run(name) for name in MODELS))
+def served(bench: Bench, oracle: Oracle) -> Served:
+    prompts = oracle.prompts["llama"]
+    with bench.released(VLLM_032).serve(oracle.run("llama").model) as server:
+        return Served(outputs=server.outputs(prompts), texts=server.burst(prompts * 3), processes=server.processes())
 
 
 @pytest.fixture(scope="module")
@@ -33,54 +42,48 @@ def patched(bench: Bench) -> Engine:
 
 @pytest.fixture(scope="module")
 def answer(patched: Engine, oracle: Oracle) -> Answer:
-    """The patched engine in its default layout, in the precision that takes AMX where there is any."""
-    return patched.generate(oracle.run("llama", dtype="bfloat16"))
+    """The patched engine in the precision that takes AMX where there is any: the default layout, then one process.
+
+    Where Linux permits no AMX, the engine is told of it in the first run and not in the second.
+    """
+    engine = replace(patched, standins="amx", one_process=True) if no_amx() else replace(patched, one_process=True)
+    default = oracle.run("llama", dtype="bfloat16", VLLM_ENABLE_V1_MULTIPROCESSING="1")
+    return engine.generate(default, oracle.run("llama", dtype="bfloat16", STANDIN_AMX="silent"))
 
 
 @pytest.fixture(scope="module")
-def refused(patched: Engine, oracle: Oracle) -> Answer | None:
-    """The patched engine, told of AMX that Linux does not permit."""
-    if not no_amx():
-        return None
-    engine = replace(patched, standins="amx", one_process=True)
-    return engine.generate(oracle.run("llama", dtype="bfloat16"))
-
-
-@pytest.fixture(scope="module")
-def reverted(bench: Bench, patched: Engine, answer: Answer, refused: Answer | None) -> Engine:
+def reverted(bench: Bench, patched: Engine, answer: Answer) -> Engine:
     return bench.reverted(patched, one_process=True)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_as_released_in_one_process_it_gives_the_oracles_tokens(released: Answer, oracle: Oracle, name: str) -> None:
-    assert_same(released.outputs[1 + MODELS.index(name)], oracle.outputs[name, 1.0])
-    assert released.facts["processes"][1:] == [0, 0, 0]
+@pytest.fixture(scope="module")
+def again(reverted: Engine, oracle: Oracle) -> Answer:
+    return reverted.generate(*(oracle.run(name) for name in MODELS))
 
 
-def test_as_released_in_three_processes_it_gives_the_oracles_tokens(released: Answer, oracle: Oracle) -> None:
-    assert_same(released.outputs[0], oracle.outputs["llama", 1.0])
-    assert released.facts["processes"][0] == 2, "an engine core and a worker"
+def test_as_released_in_three_processes_it_gives_the_oracles_tokens(served: Served, oracle: Oracle) -> None:
+    assert_same(served.outputs, oracle.outputs["llama", 1.0])
+    assert served.processes == 2, "an engine core and a worker"
 
 
-def test_the_released_server_answers_a_burst(bench: Bench, oracle: Oracle) -> None:
-    with bench.released(VLLM_032).serve(oracle.run("llama").model) as server:
-        texts = server.burst(oracle.prompts["llama"] * 3)
-    assert texts == [output.text for output in oracle.outputs["llama", 1.0]] * 3
+def test_the_released_server_answers_a_burst(served: Served, oracle: Oracle) -> None:
+    assert served.texts == [output.text for output in oracle.outputs["llama", 1.0]] * 3
 
 
-def test_patched_it_generates_in_bfloat16(answer: Answer, oracle: Oracle) -> None:
-    assert_begins_as(answer, oracle)
+@pytest.mark.parametrize(("layout", "processes"), [(0, 2), (1, 0)], ids=["three processes", "one process"])
+def test_patched_it_generates_in_bfloat16(answer: Answer, oracle: Oracle, layout: int, processes: int) -> None:
+    assert_begins_as(answer.outputs[layout], oracle)
+    assert answer.facts["processes"][layout] == processes
 
 
-def test_patched_it_asks_linux_and_obeys_before_it_chooses_a_kernel(refused: Answer | None, oracle: Oracle) -> None:
-    if refused is None:
+def test_patched_it_asks_linux_and_obeys_before_it_chooses_a_kernel(answer: Answer) -> None:
+    if not no_amx():
         pytest.skip("Linux permits AMX here")
-    [told, answer] = said_of_amx(refused.log)
+    [told, asked] = said_of_amx(answer.log)
     assert told == "cpu_worker.py is told of AMX"
-    assert answer.startswith(QUESTION)
-    assert not answer.endswith("permitted")
-    assert "The CPU has AMX, but the kernel does not permit this process to use it." in refused.log
-    assert_begins_as(refused, oracle)
+    assert asked.startswith(QUESTION)
+    assert not asked.endswith("permitted")
+    assert "The CPU has AMX, but the kernel does not permit this process to use it." in answer.log
 
 
 def test_without_the_patch_nobody_asks_linux_and_the_engine_ends(bench: Bench, oracle: Oracle) -> None:
@@ -102,17 +105,21 @@ def test_without_the_patch_amx_ends_the_worker(bench: Bench, oracle: Oracle, ans
     assert len(answer.outputs[0]) == len(oracle.prompts["llama"]), "patched it lives"
 
 
-def test_reverted_it_is_what_was_released(reverted: Engine, oracle: Oracle) -> None:
+def test_reverted_it_is_what_was_released(reverted: Engine) -> None:
     assert_as_released(reverted)
-    again = reverted.generate(oracle.run("llama"))
-    assert_same(again.outputs[0], oracle.outputs["llama", 1.0])
 
 
-def assert_begins_as(answer: Answer, oracle: Oracle) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_reverted_in_one_process_it_gives_the_oracles_tokens(again: Answer, oracle: Oracle, name: str) -> None:
+    assert_same(again.outputs[MODELS.index(name)], oracle.outputs[name, 1.0])
+    assert again.facts["processes"] == [0, 0, 0]
+
+
+def assert_begins_as(ours: Sequence[Output], oracle: Oracle) -> None:
     """Later on the rounding may swap two near tokens; of the first the prompts were chosen so that it is far ahead."""
     theirs = oracle.outputs["llama", 1.0]
-    assert all(len(output.tokens) == len(other.tokens) for output, other in zip(answer.outputs[0], theirs, strict=True))
-    assert [output.tokens[0] for output in answer.outputs[0]] == [output.tokens[0] for output in theirs]
+    assert all(len(output.tokens) == len(other.tokens) for output, other in zip(ours, theirs, strict=True))
+    assert [output.tokens[0] for output in ours] == [output.tokens[0] for output in theirs]
 
 
 def said_of_amx(log: str) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from patchkit.resources import patches_directory
 from tests.blackbox.command import patchkit
 from tests.engines.conftest import Bench, Oracle
 from tests.engines.driver import Answer, Engine
@@ -57,12 +56,12 @@ def back(bench: Bench, patched: Engine, halved: Answer, oracle: Oracle) -> Answe
 
 
 @pytest.fixture(scope="module")
-def guard_series(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the shipped series as one of a user's, with the scale behind guards."""
+def guard_series(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the series as one of a user's, with the scale behind guards."""
     place = tmp_path_factory.mktemp("guarded") / "vllm"
-    shipped = patches_directory() / "vllm"
-    shutil.copytree(shipped / "0.6.3", place / "0.6.3", ignore=shutil.ignore_patterns("series.lock"))
-    shutil.copy(shipped / "Kconfig", place)
+    series = bench.patches / "vllm"
+    shutil.copytree(series / "0.6.3", place / "0.6.3", ignore=shutil.ignore_patterns("series.lock"))
+    shutil.copy(series / "Kconfig", place)
     (patch,) = (place / "0.6.3").glob("*-qk-scale.patch")
     patch.write_bytes(patch.read_bytes().replace(b"\nConfig: QK_SCALE\n", b"\nConfig: QK_SCALE\nToggle: guard\n"))
     return place.parent

@@ -1,4 +1,4 @@
-"""Calls the operators of a stand-in for FlashAttention: `LIBRARY SCALE WINDOW`; digests and samples as JSON."""
+"""Calls the operators of a stand-in for FlashAttention: `flash_calls.py LIBRARY`; digests and samples as JSON."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ Call = Callable[[float, int], tuple[torch.Tensor, torch.Tensor]]
 
 
 def main() -> None:
-    """Make every call of the library's release."""
+    """Make every call of the library's release for each line of the standard input: `SCALE WINDOW`."""
     cases.DEVICE, cases.DTYPE = "cpu", torch.float32
-    library, scale, window = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+    library = sys.argv[1]
     torch.ops.load_library(library)
-    calls = fa3_calls() if "fa3" in Path(library).name else fa2_calls()
-    returned = [call(cases.SCALE * scale, window) for call in calls]
-    tensors = [out for out, _ in returned] + [lse for _, lse in returned]
-    samples = [tensor.flatten()[::97].tolist() for tensor in tensors]
-    json.dump({"digest": cases.digest(tensors), "samples": samples}, sys.stdout)
+    calls = list(fa3_calls() if "fa3" in Path(library).name else fa2_calls())
+    for line in sys.stdin:
+        scale, window = line.split()
+        returned = [call(cases.SCALE * float(scale), int(window)) for call in calls]
+        tensors = [out for out, _ in returned] + [lse for _, lse in returned]
+        samples = [tensor.flatten()[::97].tolist() for tensor in tensors]
+        sys.stdout.write(json.dumps({"digest": cases.digest(tensors), "samples": samples}) + "\n")
+        sys.stdout.flush()
 
 
 def fa3_calls() -> Iterator[Call]:

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 
-from exchange import answer, asked
+from conversation import converse
 
 
 def run(one: dict, count: int) -> dict:
@@ -48,19 +48,18 @@ def run(one: dict, count: int) -> dict:
     return {"outputs": outputs}
 
 
-def main() -> None:
+def reply(question: dict) -> dict:
     import sglang
 
-    question = asked()
     runs = [run(one, question["tokens"]) for one in question["runs"]]
     others = ("sgl_kernel", "vllm")
-    facts = {
+    return {
         "version": sglang.__version__,
         "strangers": [name for name in others if name in sys.modules],
         "importable": [name for name in others if importlib.util.find_spec(name)],
+        "runs": runs,
     }
-    answer({**facts, "runs": runs})
 
 
 if __name__ == "__main__":
-    main()
+    converse(reply)

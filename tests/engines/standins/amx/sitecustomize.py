@@ -1,10 +1,12 @@
 """Makes torch say that the processor has AMX, and ask Linux for the permission: torch itself looks at CPUID first.
 
 So the engine meets a processor with AMX below a kernel that permits none, as in a sandbox. Only torch's two words are
-stood in for; the question is a real system call. Who was told of AMX, and what Linux answered, goes to the log.
+stood in for; the question is a real system call. Who was told of AMX, and what Linux answered, goes to the log. With
+STANDIN_AMX=silent there is no AMX to tell of.
 """
 
 import ctypes
+import gc
 import importlib.abc
 import importlib.util
 import os
@@ -15,6 +17,8 @@ _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA = 158, 0x1023, 18
 
 
 def _claim():
+    if os.environ.get("STANDIN_AMX") == "silent":
+        return False
     _log(f"{Path(sys._getframe(1).f_code.co_filename).name} is told of AMX")
     return True
 
@@ -28,8 +32,7 @@ def _ask():
 
 
 def _log(line):
-    sys.stderr.write(f"\n[amx] {line}\n")
-    sys.stderr.flush()
+    os.write(2, f"\n[amx] {line}\n".encode())  # past what a worker puts before each line
 
 
 class _WithAmx(importlib.abc.MetaPathFinder):
@@ -53,3 +56,4 @@ class _WithAmx(importlib.abc.MetaPathFinder):
 
 
 sys.meta_path.insert(0, _WithAmx())
+gc.set_threshold(200_000, 20, 20)  # as tests/engines/starting, which this file hides

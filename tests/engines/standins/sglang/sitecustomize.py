@@ -1,5 +1,6 @@
 """Gives torch the probe for AMX that 2.11 dropped, before sglang asks for it."""
 
+import gc
 import importlib.abc
 import importlib.util
 import sys
@@ -24,3 +25,4 @@ class _WithProbe(importlib.abc.MetaPathFinder):
 
 
 sys.meta_path.insert(0, _WithProbe())
+gc.set_threshold(200_000, 20, 20)  # as tests/engines/starting, which this file hides
