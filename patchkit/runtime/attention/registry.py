@@ -20,6 +20,7 @@ from .problem import AttentionError, Problem
 # loaded.
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("hopper", "triton"),
+    ("hopper_decode", "triton"),
     ("triton_prefill", "triton"),
     ("triton_decode", "triton"),
     ("triton_backward", "triton"),
