@@ -23,6 +23,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
     ("hopper_decode", "triton"),
     ("triton_prefill", "triton"),
     ("triton_decode", "triton"),
+    ("triton_paged", "triton"),
     ("triton_backward", "triton"),
     ("installed", ""),
     ("eager", ""),
