@@ -28,7 +28,7 @@ _COPIES = 8  # calls with other tables, one after the other, so that no page is 
 
 FORWARDS = [one.case for one in GPU if one.step == FORWARD]
 PREFILLS = tuple(case for case in FORWARDS if not case.page_size)
-(DECODE,) = (case for case in FORWARDS if case.page_size)
+PAGED = tuple(case for case in FORWARDS if case.page_size)
 
 
 class MadePrefill:
@@ -117,15 +117,19 @@ def _flash3(inputs: Inputs, pattern: Pattern) -> Callable[[], Any]:
     return timed(inputs, pattern)
 
 
-def _block_mask(pattern: Pattern, tokens: int) -> Any:
+def _block_mask(pattern: Pattern, tokens: int, *, keys: int = 0) -> Any:
+    """Return the mask of so many queries; with `keys`, they stand at the last of so many keys."""
+    before = max(keys - tokens, 0)
+
     def dense(_b: Any, _h: Any, i: Any, j: Any) -> Any:
-        return i >= j
+        return i + before >= j
 
     def window(_b: Any, _h: Any, i: Any, j: Any) -> Any:
-        return (i >= j) & ((i - j < pattern.window) | (j < pattern.anchors))
+        return (i + before >= j) & ((i + before - j < pattern.window) | (j < pattern.anchors))
 
     made = torch.compile(create_block_mask)
-    return made(dense if pattern.window is None else window, None, None, tokens, tokens, device="cuda")
+    mask = dense if pattern.window is None else window
+    return made(mask, None, None, tokens, keys or tokens, device="cuda")
 
 
 def backward_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -184,57 +188,95 @@ def backward_errors() -> dict[str, float]:
     }
 
 
-def decode_calls() -> Iterator[tuple[str, Callable[[], Any], int, Callable[[], float]]]:
-    """Yield decode over a paged cache, with its error: one call, and eight with other tables in a row."""
-    from patchkit.runtime.attention import triton_decode
+PagedCall = tuple[str, Callable[[], Any], int, Callable[[], float]]
 
+
+def paged_calls(case: AttentionCase) -> Iterator[PagedCall]:
+    """Yield name, call, number of equal parts and error of what takes a case over pages, ours first."""
     torch.cuda.empty_cache()
-    batch, length, heads = len(DECODE.key_lengths), DECODE.key_lengths[0], DECODE.heads
-    pages = batch * length // DECODE.page_size
-    shape = (pages, DECODE.page_size, DECODE.kv_heads, DECODE.head_dim)
+    torch._dynamo.reset()  # noqa: SLF001 -- as in make_prefill
+    made = list(_make_paged(case))
+    out = torch.empty_like(made[0].query)
+    lse = torch.empty(case.heads, len(out), device="cuda")
+    one_query = made[0].max_query == 1
+    for family in ("hopper_decode", "triton_decode") if one_query else ("triton_paged",):
+        kernel = importlib.import_module(f"patchkit.runtime.attention.{family}").KERNELS[0]
+        run = partial(kernel.run, pattern=case.pattern, out=out, lse=lse)
+        yield kernel.name, partial(run, made[0]), 1, partial(_paged_error, made[0], case.pattern, out)
+        if one_query:
+
+            def rotate(run: Callable[[Inputs], None] = run) -> None:
+                for inputs in made:
+                    run(inputs)
+
+            yield f"{kernel.name}_rotating", rotate, _COPIES, partial(_paged_error, made[-1], case.pattern, out)
+    flash3 = _flash3(made[0], case.pattern)
+    window = Pattern(anchors=0)
+    yield "flash3_window_only", flash3, 1, lambda: _paged_error(made[0], window, flash3()[0])
+    if not one_query:
+        yield from _gathered_calls(made[0], case, out, lse)
+
+
+def _make_paged(case: AttentionCase) -> Iterator[Inputs]:
+    """Yield calls over one cache with other tables, as many as are made in a row."""
+    batch, length, queries = len(case.key_lengths), case.key_lengths[0], case.query_lengths[0]
+    pages = batch * length // case.page_size
+    shape = (pages, case.page_size, case.kv_heads, case.head_dim)
     key, value = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    made = [
-        Inputs(
-            query=torch.randn(batch, heads, DECODE.head_dim, device="cuda", dtype=torch.bfloat16),
+    for copy in range(_COPIES if queries == 1 else 1):
+        order = torch.randperm(pages, generator=torch.Generator().manual_seed(copy)).int()
+        yield Inputs(
+            query=torch.randn(batch * queries, case.heads, case.head_dim, device="cuda", dtype=torch.bfloat16),
             key=key,
             value=value,
-            query_starts=torch.arange(batch + 1, device="cuda", dtype=torch.int32),
-            max_query=1,
+            query_starts=torch.arange(batch + 1, device="cuda", dtype=torch.int32) * queries,
+            max_query=queries,
             max_key=length,
             key_lengths=torch.full((batch,), length, dtype=torch.int32, device="cuda"),
-            block_table=torch.randperm(pages, generator=torch.Generator().manual_seed(copy))
-            .int()
-            .view(batch, -1)
-            .cuda(),
+            block_table=order.view(batch, -1).cuda(),
         )
-        for copy in range(_COPIES)
-    ]
-    out = torch.empty_like(made[0].query)
-    lse = torch.empty(heads, batch, device="cuda")
-
-    def rotate() -> None:
-        for inputs in made:
-            triton_decode.run(inputs, DECODE.pattern, out, lse)
-
-    def error(of: int) -> float:
-        return _decode_error(made[of], DECODE.pattern, out)
-
-    yield "triton_decode", lambda: triton_decode.run(made[0], DECODE.pattern, out, lse), 1, partial(error, 0)
-    yield "triton_decode_rotating", rotate, _COPIES, partial(error, -1)
-    flash3 = _flash3(made[0], DECODE.pattern)
-    window = Pattern(anchors=0)
-    yield "flash3_window_only", flash3, 1, lambda: _decode_error(made[0], window, flash3()[0])
 
 
-def _decode_error(inputs: Inputs, pattern: Pattern, out: torch.Tensor) -> float:
-    """Return the relative error of one query a sequence over pages, on sampled sequences, against float64."""
+def _gathered_calls(inputs: Inputs, case: AttentionCase, out: torch.Tensor, lse: torch.Tensor) -> Iterator[PagedCall]:
+    """Yield what had to be done without a kernel for pages: copy the keys together, then attend over packed ones."""
     if inputs.block_table is None:
-        raise TypeError("decode takes a paged cache")
+        raise TypeError("pages have a table")
+    table, batch = inputs.block_table.long(), inputs.batch
+    starts = torch.arange(batch + 1, device="cuda", dtype=torch.int32) * inputs.max_key
+    prefill = importlib.import_module("patchkit.runtime.attention.hopper").KERNELS[0]
+
+    def gather() -> list[torch.Tensor]:
+        return [cache[table].flatten(1, 2) for cache in (inputs.key, inputs.value)]  # [B, keys, Hkv, D]
+
+    def gathered() -> None:
+        key, value = (cache.flatten(0, 1) for cache in gather())
+        changes = {"key": key, "value": value, "key_starts": starts, "key_lengths": None, "block_table": None}
+        packed = Inputs(**{name: changes.get(name, getattr(inputs, name)) for name in Inputs.__slots__})
+        prefill.run(packed, case.pattern, out, lse)
+
+    yield "gathered_hopper_prefill", gathered, 1, lambda: _paged_error(inputs, case.pattern, out)
+    flex = torch.compile(flex_attention, dynamic=False)
+    mask = _block_mask(case.pattern, inputs.max_query, keys=inputs.max_key)
+    found: list[torch.Tensor] = []
+
+    def gathered_flex() -> None:
+        query = inputs.query.unflatten(0, (batch, -1)).transpose(1, 2)
+        key, value = (cache.transpose(1, 2) for cache in gather())
+        found[:] = [flex(query, key, value, block_mask=mask, enable_gqa=True).transpose(1, 2).flatten(0, 1)]
+
+    yield "gathered_flex", gathered_flex, 1, lambda: _paged_error(inputs, case.pattern, found[0])
+
+
+def _paged_error(inputs: Inputs, pattern: Pattern, out: torch.Tensor) -> float:
+    """Return the relative error over pages on sampled rows, against float64."""
+    if inputs.block_table is None:
+        raise TypeError("pages have a table")
     wrong = right = 0.0
-    length, size = inputs.max_key, inputs.key.shape[1]
-    keys = pattern.sees(torch.tensor([length - 1]), torch.arange(length))[0].nonzero()[:, 0].to(out.device)
+    length, size, queries = inputs.max_key, inputs.key.shape[1], inputs.max_query
     for row in torch.linspace(0, len(out) - 1, SAMPLED // 6).long().tolist():
-        pages = inputs.block_table[row, keys // size].long()
+        position = torch.tensor([length - queries + row % queries])
+        keys = pattern.sees(position, torch.arange(length))[0].nonzero()[:, 0].to(out.device)
+        pages = inputs.block_table[row // queries, keys // size].long()
         key, value = (cache[pages, keys % size].double() for cache in (inputs.key, inputs.value))
         query = inputs.query[row].double().unflatten(0, (inputs.kv_heads, -1))
         weights = torch.softmax(torch.einsum("hgd,nhd->hgn", query, key) * query.shape[-1] ** -0.5, -1)

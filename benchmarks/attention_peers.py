@@ -2,7 +2,9 @@
 
     python -m benchmarks.attention_peers pack DIR     fetches FlashAttention 3, packs all that the GPU machine needs
     python -m benchmarks.attention_peers run --out R  there, in DIR: builds, measures, writes records to R
+                                    [--only TEXT]     of the workloads that have the text in their names
 
+PATCHKIT_ATTENTION_LIBRARY names a library that is built already.
 Every forward is captured in a CUDA graph and replayed, the L2 cache overwritten before each replay. TFLOP/s count keys
 that are seen.
 """
@@ -39,7 +41,7 @@ Call = Callable[[], Any]
 
 def main() -> int:
     """Pack or run."""
-    return pack_or_run(__doc__, pack_all, run_all)
+    return pack_or_run(__doc__, pack_all, run_all, run_all)
 
 
 def pack_all(directory: Path) -> int:
@@ -53,38 +55,40 @@ def pack_all(directory: Path) -> int:
     return 0
 
 
-def run_all(directory: Path) -> int:
+def run_all(directory: Path, only: str = "") -> int:
     """Measure every case and write a record for each into a directory, in the form of `attention bench --record`."""
     import os
 
     from patchkit.attention.report import table, write_records
+    from patchkit.runtime.attention.hopper_library import VARIABLE, library_path
 
     facts = device_facts("cuda")
     with tempfile.TemporaryDirectory() as scratch:
-        built = build_library(CHECKOUT / "native", Path(scratch))
-        os.environ["PATCHKIT_ATTENTION_LIBRARY"] = str(built.library)
+        if library_path() is None:
+            os.environ[VARIABLE] = str(build_library(CHECKOUT / "native", Path(scratch)).library)
         load_peers(CHECKOUT)
-        results = list(_results())
+        results = list(_results(only))
     for line, _ in table(results):
         print(line)
     write_records(results, facts, COMMAND, directory)
     return 0
 
 
-def _results() -> Iterator[BenchResult]:
+def _results(only: str) -> Iterator[BenchResult]:
     from benchmarks import attention_cases as cases
 
-    for case in cases.PREFILLS:
+    for case in (one for one in cases.PREFILLS if only in one.name):
         made = cases.make_prefill(case)
         for name, call in cases.prefill_calls(made):
             yield _result(case.name, name, call, partial(made.error, name))
         del made
     errors: dict[str, float] = {}
-    for name, call in cases.backward_calls():
+    for name, call in cases.backward_calls() if only in BACKWARD_NAME else ():
         errors = errors or cases.backward_errors()
         yield _result(BACKWARD_NAME, name, call, partial(errors.__getitem__, name), graph=False)
-    for name, call, count, error in cases.decode_calls():
-        yield _result(cases.DECODE.name, name, call, error, count=count)
+    for case in (one for one in cases.PAGED if only in one.name):
+        for name, call, count, error in cases.paged_calls(case):
+            yield _result(case.name, name, call, error, count=count)
 
 
 def _result(

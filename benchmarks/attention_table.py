@@ -20,7 +20,8 @@ SCHEMA = 1
 def read_records(directory: Path) -> list[dict[str, Any]]:
     """Return a directory's records of kernels in the order of their names; ValueError for one of another schema."""
     records = []
-    for path in sorted(path for path in directory.glob("*.json") if "-shim-" not in path.name):
+    kernels = (path for path in directory.glob("*.json") if "-shim-" not in path.name and "-cost-" not in path.name)
+    for path in sorted(kernels):
         record = json.loads(path.read_text())
         if record.get("schema") != SCHEMA or "shape" not in record:
             raise ValueError(f"{path}: no record of `attention bench`")

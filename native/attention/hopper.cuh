@@ -1,4 +1,5 @@
-// Hopper's instructions as functions: wgmma with its shapes, bulk tensor copies, mbarriers. PTX ISA 8.0, sm_90a.
+// Hopper's instructions as functions: wgmma with its shapes, bulk tensor copies, mbarriers, and the arithmetic of a
+// softmax. PTX ISA 8.0, sm_90a.
 #pragma once
 
 #include <cuda.h>
@@ -12,6 +13,28 @@ namespace patchkit
 __device__ __forceinline__ uint32_t shared_address(const void *pointer)
 {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// --- numbers ---------------------------------------------------------------------------------------------------------
+
+constexpr float LN2 = 0.6931471805599453f;
+
+template <bool Bfloat>
+__device__ __forceinline__ uint32_t pack_pair(float low, float high)
+{
+    uint32_t packed;
+    if constexpr (Bfloat)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+__device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // --- mbarrier -------------------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ constexpr int BOX = 32;        // keys of a box
 constexpr int GROUP_ROWS = 64; // of a warpgroup
 constexpr int QUERY_STAGES = 2;
 constexpr float GROWTH = 8.f; // how far, in units of log 2, a row's scores may pass its base before it is rescaled
-constexpr float LN2 = 0.6931471805599453f;
 
 struct Arguments {
     void *out;               // [Tq, H, D], contiguous
@@ -201,24 +200,6 @@ __device__ __forceinline__ void produce(const Arguments &a, Storage<S> &s, const
     barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
     s.work[q.slot].pack = -1;
     barrier_arrive(&s.query_full[q.slot]);
-}
-
-template <bool Bfloat>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high)
-{
-    uint32_t packed;
-    if constexpr (Bfloat)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
-__device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 // The two rows that a thread holds: accumulator r of [n / 8][4] is row r / 2 % 2, column n + thread % 4 * 2 + r % 2.

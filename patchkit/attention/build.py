@@ -1,4 +1,4 @@
-"""The CUDA library of the Hopper kernel, compiled once from the same sources by the same nvcc."""
+"""The CUDA library of the Hopper kernels, compiled once from the same sources by the same nvcc."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from patchkit.process import require_success, run_child
 from patchkit.record import dataclass
 
 LIBRARY = "libpatchkit_attention.so"
-"""The name that runtime/attention/hopper.py looks for beside itself."""
+"""The name that runtime/attention/hopper_library.py looks for beside itself."""
 
 FLAGS = (
     *("-gencode=arch=compute_90a,code=sm_90a", "-O3", "-std=c++17", "-shared", "-cudart", "static"),
     *("-Xcompiler", "-fPIC,-fvisibility=hidden"),
 )
-_SOURCE = "prefill.cu"
 _KEY = 20  # hexadecimal digits
 _VERSION_SECONDS = 60.0
 
@@ -56,7 +55,8 @@ def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | N
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         require_ours(cache)
         with tempfile.TemporaryDirectory(prefix=f"{directory.name}.", dir=cache) as scratch:
-            command = compile_with((nvcc, *FLAGS, "-o", LIBRARY, str(sources / _SOURCE)), Path(scratch))
+            kernels = sorted(str(path) for path in sources.glob("*.cu"))
+            command = compile_with((nvcc, *FLAGS, "-o", LIBRARY, *kernels), Path(scratch))
             directory.mkdir(exist_ok=True, mode=0o700)
             (Path(scratch) / LIBRARY).replace(library)
     except OSError as error:
@@ -71,7 +71,7 @@ def _find_nvcc() -> str:
     if found is None:
         raise RefusedError(
             "nvcc is not on the PATH",
-            why="  the kernel for Hopper is CUDA; without it Triton's kernels answer",
+            why="  the kernels for Hopper are CUDA; without them Triton's kernels answer",
             hint="install the CUDA toolkit (13.0 is tested), or add its bin directory to PATH",
         )
     return found

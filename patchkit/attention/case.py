@@ -19,8 +19,9 @@ NOWHERE = 2**31 - 1
 class AttentionCase:
     """A call to check or to time. `page_size` 0: packed keys. `value_dim` 0: as head_dim. `learned`: learned anchors.
 
-    `hidden`: keys that no query sees hold NaN. `seen`: a key that some queries see holds NaN. `strided`: query, key and
-    value are slices of wider tensors. `magnitude` multiplies query and key. `deterministic`: it must give the same bits
+    `hidden`: keys that no query sees hold NaN. `seen`: a key that some queries see holds NaN. `odd_rows`: the query of
+    the first of these rows holds NaN, and the upstream gradient of the others. `strided`: query, key and value are
+    slices of wider tensors. `magnitude` multiplies query and key. `deterministic`: it must give the same bits
     twice.
     """
 
@@ -37,6 +38,7 @@ class AttentionCase:
     learned: int = 0
     hidden: bool = False
     seen: bool = False
+    odd_rows: tuple[int, ...] = ()
     strided: bool = False
     deterministic: bool = False
     magnitude: float = 1.0
@@ -73,6 +75,8 @@ def make_inputs(case: AttentionCase, device: str, *, seed: int = 0, drawn_on: st
         key, value = _fill_unseen(case, key, torch.nan), _fill_unseen(case, value, torch.nan)
     if case.seen:
         value[keys // 2, 0, 0] = torch.nan
+    for row in case.odd_rows[:1]:
+        query[row, -1, 3] = torch.nan
     learned = (case.kv_heads, case.learned)
     anchor_key = draw(*learned, case.head_dim) if case.learned else None
     anchor_value = draw(*learned, case.value_width) if case.learned else None
@@ -176,6 +180,49 @@ _SMALL = Pattern(window=24, anchors=5)
 _DENSE = Pattern(window=None)
 _PRIMES = (89, 1, 0, 61)
 
+# Enough sequences to fill a GPU without splitting keys; few keys each, for the reference's sake.
+_MANY = (50, 1, 33, 0, 64, 90, 16, 47)
+_FULL_BATCHES: tuple[tuple[str, int, dict[str, Any]], ...] = (
+    ("odd lengths", 136, {}),
+    ("head dim 128, no anchors", 136, {"head_dim": 128, "pattern": Pattern(window=24, anchors=0)}),
+    ("head dim 96, dense", 136, {"head_dim": 96, "pattern": _DENSE}),
+    ("three kv heads, pages of one", 89, {"heads": 9, "kv_heads": 3, "page_size": 1}),
+    ("multi-query, window larger than the sequence", 266, {"heads": 8, "kv_heads": 1, "pattern": Pattern()}),
+    ("keys that nobody sees hold NaN", 136, {"hidden": True, "page_size": 8}),
+    ("a NaN that some rows see", 136, {"seen": True, "pattern": Pattern(window=40, anchors=16)}),
+)
+_FULL = tuple(
+    AttentionCase(
+        name=f"full batch, {name}",
+        query_lengths=tuple(int(number % 11 > 0) for number in range(sequences)),
+        key_lengths=tuple(_MANY[number % len(_MANY)] for number in range(sequences)),
+        **{"page_size": 16, **more},
+    )
+    for name, sequences, more in _FULL_BATCHES
+)
+_PAGED_CHUNKS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("odd lengths", {}),
+    ("no anchors", {"pattern": Pattern(window=24, anchors=0)}),
+    ("window larger than the sequence", {"pattern": Pattern()}),
+    ("dense", {"pattern": _DENSE}),
+    ("both-sided", {"pattern": Pattern(window=24, anchors=5, causal=False)}),
+    ("head dim 96", {"head_dim": 96, "heads": 9, "kv_heads": 3}),
+    ("head dim 128, multi-query", {"head_dim": 128, "heads": 8, "kv_heads": 1, "page_size": 64}),
+    ("soft cap, learned anchors", {"learned": 4, "pattern": Pattern(window=24, anchors=5, softcap=3.0)}),
+    ("keys that nobody sees hold NaN", {"hidden": True, "page_size": 3}),
+    ("a NaN that some rows see", {"seen": True}),
+    ("large scores", {"magnitude": 4.0}),
+)
+_CHUNKS = tuple(
+    AttentionCase(
+        name=f"paged chunks, {name}",
+        query_lengths=(19, 0, 5, 1, 67),
+        key_lengths=(101, 12, 3, 64, 67),
+        **{"page_size": 16, **more},
+    )
+    for name, more in _PAGED_CHUNKS
+)
+
 SHAPES: tuple[AttentionCase, ...] = (
     AttentionCase(name="odd lengths", query_lengths=(67, 33), key_lengths=(67, 33)),
     AttentionCase(name="prime lengths, an empty and a one-token sequence", query_lengths=_PRIMES, key_lengths=_PRIMES),
@@ -205,6 +252,27 @@ SHAPES: tuple[AttentionCase, ...] = (
     AttentionCase(name="keys before the queries", query_lengths=(19, 5), key_lengths=(101, 64)),
     AttentionCase(name="keys that nobody sees hold NaN", query_lengths=(9,), key_lengths=(150,), hidden=True),
     AttentionCase(name="a NaN that some rows see", query_lengths=(120,), key_lengths=(120,), seen=True),
+    AttentionCase(
+        name="rows and upstream gradients with NaN",
+        query_lengths=(110, 40),
+        key_lengths=(110, 57),
+        odd_rows=(50, 2, 111),
+    ),
+    AttentionCase(
+        name="rows and upstream gradients with NaN, dense",
+        query_lengths=(110,),
+        key_lengths=(110,),
+        odd_rows=(50, 2, 83),
+        pattern=_DENSE,
+    ),
+    AttentionCase(
+        name="rows and upstream gradients with NaN, both-sided, learned anchors",
+        query_lengths=(110,),
+        key_lengths=(110,),
+        odd_rows=(31, 77),
+        learned=3,
+        pattern=Pattern(window=24, anchors=5, causal=False),
+    ),
     AttentionCase(name="fewer keys than queries: empty rows", query_lengths=(70, 5), key_lengths=(31, 0)),
     AttentionCase(name="very unequal lengths", query_lengths=(1, 300, 2, 1), key_lengths=(1, 300, 2, 260)),
     AttentionCase(name="three kv heads", query_lengths=(53,), key_lengths=(53,), heads=9, kv_heads=3),
@@ -258,6 +326,8 @@ SHAPES: tuple[AttentionCase, ...] = (
     AttentionCase(name="paged decode, pages of 64", query_lengths=(1, 1), key_lengths=(190, 65), page_size=64),
     AttentionCase(name="paged, several queries", query_lengths=(3, 40), key_lengths=(50, 40), page_size=16),
     AttentionCase(name="paged, pages of one token", query_lengths=(1, 4), key_lengths=(50, 4), page_size=1),
+    *_FULL,
+    *_CHUNKS,
 )
 
 

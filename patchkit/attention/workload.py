@@ -9,7 +9,6 @@ from patchkit.record import dataclass
 from patchkit.runtime.attention.problem import BACKWARD, FORWARD, Pattern
 
 _DENSE = Pattern(window=None)
-_DECODE = 56
 _CHUNK = 1 << 20
 
 
@@ -42,10 +41,10 @@ def _prefill(
     )
 
 
-def _decode(batch: int, context: int) -> AttentionCase:
+def _paged(name: str, batch: int, queries: int, context: int) -> AttentionCase:
     return AttentionCase(
-        name=f"decode {batch} x {context >> 10}k, page 16",
-        query_lengths=(1,) * batch,
+        name=f"{name}, page 16",
+        query_lengths=(queries,) * batch,
         key_lengths=(context,) * batch,
         dtype="bfloat16",
         heads=32,
@@ -64,7 +63,9 @@ GPU: tuple[Workload, ...] = (
     Workload(case=_prefill("prefill 32k, D 64", 32768, heads=16, kv_heads=16, dim=64)),
     Workload(case=_prefill("dense 8 x 2k, D 64", 2048, heads=12, kv_heads=12, dim=64, batch=8), replayed=True),
     Workload(case=_prefill("dense 32k, D 128", 32768)),
-    Workload(case=_decode(_DECODE, 32768), replayed=True),
+    Workload(case=_paged("decode 56 x 32k", 56, 1, 32768), replayed=True),
+    Workload(case=_paged("chunk 8 x 2k of 32k", 8, 2048, 32768)),
+    Workload(case=_paged("draft 56 x 4 of 32k", 56, 4, 32768), replayed=True),
     Workload(case=_ROW, step=BACKWARD),
 )
 

@@ -119,7 +119,7 @@ def test_facts_of_a_case_are_those_of_its_tensors() -> None:
         assert problem.device == "cuda"
         assert problem.batch == len(workload.case.query_lengths)
         assert problem.dense == workload.case.name.startswith("dense")
-        assert (problem.page_size > 0) == workload.case.name.startswith("decode")
+        assert (problem.page_size > 0) == workload.case.name.endswith("page 16")
 
 
 def test_timing_is_a_median_with_its_spread() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.attention_cases import DECODE, FORWARDS, PREFILLS, MadePrefill
+from benchmarks.attention_cases import FORWARDS, PAGED, PREFILLS, MadePrefill
 from benchmarks.attention_peers import BACKWARD_NAME, result_of
 from patchkit.attention.workload import GPU
 from patchkit.record import replace
@@ -19,7 +19,7 @@ from patchkit.runtime.attention.registry import kernel_named
 def test_every_workload_is_one_of_bench_and_has_a_result() -> None:
     names = [case.name for case in FORWARDS] + [BACKWARD_NAME]
     assert names == [one.name for one in GPU]
-    assert {DECODE.name} | {case.name for case in PREFILLS} == {case.name for case in FORWARDS}
+    assert {case.name for case in (*PAGED, *PREFILLS)} == {case.name for case in FORWARDS}
     for name in names:
         result = result_of(name, "flex", [1.0, 2.0, 4.0], 1e-3)
         assert result.timing is not None

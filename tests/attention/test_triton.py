@@ -24,6 +24,7 @@ pytestmark = [
 CASES = (
     *("odd lengths", "paged decode, three kv heads", "empty rows", "a NaN that some rows see", "learned anchors"),
     *("large scores", "both-sided", "anchors beyond a tile"),
+    *("rows and upstream gradients with NaN", "paged chunks, no anchors"),
 )
 
 

@@ -49,10 +49,7 @@ def forward(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
         scores, _ = _scores(query, block, pattern)
         sums = torch.logsumexp(scores, dim=-1)
         weights = torch.exp(scores - sums.masked_fill(sums == -torch.inf, 0.0)[..., None])
-        found = torch.einsum("hgqn,nhd->qhgd", weights, block.value)
-        for place, value in zip(block.odd.tolist(), block.odd_value, strict=True):
-            seen = block.seen[:, place, None, None, None]
-            found = found + torch.where(seen, weights[..., place].permute(2, 0, 1)[..., None] * value[:, None], 0.0)
+        found = _sum_over_keys(weights, block, block.value, block.odd_value)
         out[block.rows] = found.flatten(1, 2).to(out.dtype)
         lse[:, block.rows] = sums.flatten(0, 1).to(lse.dtype)
 
@@ -82,12 +79,12 @@ def _add_block(block: _Block, inputs: Inputs, pattern: Pattern, saved: Saved, to
         delta = delta - saved.grad_lse[:, rows].to(query.dtype).unflatten(0, (kv_heads, -1))
     scores, slope = _scores(query, block, pattern)
     weights = torch.exp(scores - lse[..., None]).masked_fill(~block.seen | empty, 0.0)
-    product = torch.einsum("hgqd,nhd->hgqn", grad_out, block.value) - delta[..., None]
+    product = _products(grad_out, block, block.value, block.odd_value) - delta[..., None]
     grad_scores = (weights * product * slope).masked_fill(~block.seen | empty, 0.0) * pattern.scale_for(query.shape[-1])
-    grad_query = torch.einsum("hgqn,nhd->qhgd", grad_scores, block.key)
+    grad_query = _sum_over_keys(grad_scores, block, block.key, block.odd_key)
     totals["query"][rows] = grad_query.flatten(1, 2)
-    grad_key = torch.einsum("hgqn,hgqd->nhd", grad_scores, query)
-    grad_value = torch.einsum("hgqn,hgqd->nhd", weights, grad_out)
+    grad_key = _sum_over_rows(grad_scores, query, block.seen)
+    grad_value = _sum_over_rows(weights, grad_out, block.seen)
     if learned:
         totals["anchor_key"] += grad_key[:learned].transpose(0, 1)
         totals["anchor_value"] += grad_value[:learned].transpose(0, 1)
@@ -97,11 +94,39 @@ def _add_block(block: _Block, inputs: Inputs, pattern: Pattern, saved: Saved, to
         totals["value"][places] += grad_value[learned:]
 
 
+def _products(rows: Tensor, block: _Block, tokens: Tensor, odd: Tensor) -> Tensor:
+    """Return the dot products [Hkv, G, rows, n] of rows [Hkv, G, rows, d] with tokens [n, Hkv, d] of a block."""
+    found = torch.einsum("hgqd,nhd->hgqn", rows, tokens)
+    for place, token in zip(block.odd.tolist(), odd, strict=True):
+        found[..., place] = torch.einsum("hgqd,hd->hgq", rows, token)
+    return found
+
+
+def _sum_over_keys(shares: Tensor, block: _Block, tokens: Tensor, odd: Tensor) -> Tensor:
+    """Return what the tokens [n, Hkv, d] of a block give to its rows [rows, Hkv, G, d] by shares [Hkv, G, rows, n]."""
+    total = torch.einsum("hgqn,nhd->qhgd", shares, tokens)
+    for place, token in zip(block.odd.tolist(), odd, strict=True):
+        alone = shares[..., place].permute(2, 0, 1)[..., None] * token[:, None]
+        total = total + torch.where(block.seen[:, place, None, None, None], alone, 0.0)
+    return total
+
+
+def _sum_over_rows(shares: Tensor, rows: Tensor, seen: Tensor) -> Tensor:
+    """Return what the rows [Hkv, G, rows, d] give to keys [n, Hkv, d] by shares [Hkv, G, rows, n], 0 where not seen.
+
+    0 * NaN is NaN: a row that holds a number that is none is added alone, to the keys that it sees.
+    """
+    odd = ~rows.isfinite().all(-1).all(0).all(0)
+    total = torch.einsum("hgqn,hgqd->nhd", shares, rows.masked_fill(odd[:, None], 0.0))
+    for place in odd.nonzero()[:, 0].tolist():
+        alone = torch.einsum("hgn,hgd->nhd", shares[:, :, place], rows[:, :, place])
+        total = total + alone.masked_fill(~seen[place, :, None, None], 0.0)
+    return total
+
+
 def _scores(query: Tensor, block: _Block, pattern: Pattern) -> tuple[Tensor, Tensor]:
     """Return scores [Hkv, G, rows, L + m], -inf where not seen, and their slope by the uncapped score."""
-    scores = torch.einsum("hgqd,nhd->hgqn", query, block.key)
-    for place, key in zip(block.odd.tolist(), block.odd_key, strict=True):
-        scores[..., place] = torch.einsum("hgqd,hd->hgq", query, key)
+    scores = _products(query, block, block.key, block.odd_key)
     scores = scores * pattern.scale_for(query.shape[-1])
     slope = torch.ones((), dtype=scores.dtype, device=scores.device)
     if pattern.softcap:

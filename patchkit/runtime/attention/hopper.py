@@ -1,35 +1,25 @@
-"""Forward over packed sequences by the CUDA kernel for Hopper, native/attention/prefill.cu.
-
-The library is built once per machine, as docs/attention-kernels.md says, and found through PATCHKIT_ATTENTION_LIBRARY,
-or as libpatchkit_attention.so beside this module.
-"""
+"""Forward over packed sequences by the CUDA kernel for Hopper, native/attention/prefill.cu."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from . import triton_prefill
-from .problem import FORWARD, AttentionError, Inputs, Pattern, Problem
+from .hopper_library import library_refusal, start
+from .problem import FORWARD, Inputs, Pattern, Problem
 from .registry import Kernel
 from .triton_launch import aligned, ceil_div, factors, pack_of, tiles_bound, window_of
-from .triton_support import refusal_here
 
-LIBRARY = "libpatchkit_attention.so"
-VARIABLE = "PATCHKIT_ATTENTION_LIBRARY"
 _ROWS = 64  # of a warpgroup, and of the tiles that the kernel lists
 _GROUPS = {64: 4, 128: 3}  # warpgroups of a block by head dim; these and what follows are the shapes in prefill.cu
 _TILE_KEYS, _BOX = 64, 32
 _MOST_PACKED = 8
 _WITHOUT_WINDOW = 1 << 30
 _WARPS = 4  # each may list a tile
-_HOPPER = (9, 0)
 
 
 class _Call(ctypes.Structure):
@@ -46,26 +36,8 @@ class _Call(ctypes.Structure):
     )
 
 
-def library_path() -> Path | None:
-    """Return where the built library is, or None."""
-    named = os.environ.get(VARIABLE, "")
-    path = Path(named) if named else Path(__file__).with_name(LIBRARY)
-    return path if path.is_file() else None
-
-
-@cache
-def _function(path: str) -> ctypes._NamedFuncPointer:
-    function = ctypes.CDLL(path).patchkit_prefill
-    function.argtypes = (ctypes.POINTER(_Call), ctypes.c_void_p)
-    function.restype = ctypes.c_int
-    return function
-
-
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
     """Write out [Tq, H, D] and lse [H, Tq] for packed keys."""
-    path = library_path()
-    if path is None:
-        raise AttentionError(f"{LIBRARY} is not built")
     tokens, heads = inputs.query.shape[:2]
     if tokens == 0:
         return
@@ -79,9 +51,7 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
     if key.shape[0] == 0:
         key, value = key.new_zeros(1, *key.shape[1:]), value.new_zeros(1, *value.shape[1:])
     call = _call(replace(inputs, query=query, key=key, value=value), pattern, whole, lse, counts, pack)
-    status = _function(str(path))(ctypes.byref(call), torch.cuda.current_stream(out.device).cuda_stream)
-    if status:
-        raise AttentionError(f"the Hopper kernel could not be started: CUDA error {status}")
+    start("patchkit_prefill", call, out.device)
     triton_prefill.mend(inputs, pattern, whole, lse, counts[1:], rows=_ROWS, pack=_MOST_PACKED)
     if whole is not out:
         out.copy_(whole)
@@ -129,12 +99,8 @@ def _stride(tensor: Tensor, dimension: int) -> int:
 
 
 def _refusal(problem: Problem) -> str:
-    if reason := refusal_here(problem):
+    if reason := library_refusal(problem):
         return reason
-    if problem.device != "cuda" or torch.cuda.get_device_capability() != _HOPPER:
-        return "is built for Hopper (compute capability 9.0)"
-    if library_path() is None:
-        return f"{LIBRARY} is not built"
     if problem.page_size:
         return "takes packed keys, not pages"
     if not problem.pattern.causal or problem.pattern.softcap or problem.learned:

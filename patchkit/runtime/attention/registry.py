@@ -20,8 +20,10 @@ from .problem import AttentionError, Problem
 # loaded.
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("hopper", "triton"),
+    ("hopper_decode", "triton"),
     ("triton_prefill", "triton"),
     ("triton_decode", "triton"),
+    ("triton_paged", "triton"),
     ("triton_backward", "triton"),
     ("installed", ""),
     ("eager", ""),

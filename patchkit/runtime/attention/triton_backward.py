@@ -1,14 +1,15 @@
-"""Launches the backward over packed sequences: kernels/backward.py. It is always deterministic."""
+"""Launches the backward over packed sequences: kernels/backward.py, backward_anchor.py. It is always deterministic."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .kernels import backward
+from .kernels import backward, backward_anchor
 from .problem import BACKWARD, Gradients, Inputs, Pattern, Problem, Saved
 from .registry import Compilation, Kernel
 from .triton_launch import (
@@ -42,6 +43,7 @@ SHAPES: dict[int, Shape] = {
     64: Shape(query=Tile(rows=64, keys=64, warps=4, stages=2), key=Tile(rows=64, keys=64, warps=4, stages=2)),
     128: Shape(query=Tile(rows=128, keys=64, warps=8, stages=3), key=Tile(rows=64, keys=64, warps=4, stages=2)),
 }
+_MENDING_WARPS = 8  # five sums of a tile are kept where there are two otherwise
 _INTERPRETED = Shape(
     query=Tile(rows=32, keys=16, warps=4, stages=1), key=Tile(rows=32, keys=16, warps=4, stages=1), chunk=64
 )
@@ -95,7 +97,6 @@ def _run_query(inputs: Inputs, pattern: Pattern, saved: Saved, gradient: Tensor,
     query = inputs.query
     packs = inputs.heads // constants["PACK"]
     tiles = tiles_bound(query.shape[0], inputs.batch, constants["BLOCK_Q"])
-    odd = torch.zeros(1 + tiles * packs, dtype=torch.int32, device=query.device)
     learned_key = query if inputs.anchor_key is None else inputs.anchor_key
     learned_value = query if inputs.anchor_value is None else inputs.anchor_value
     arguments = (
@@ -112,8 +113,7 @@ def _run_query(inputs: Inputs, pattern: Pattern, saved: Saved, gradient: Tensor,
         inputs.key_starts,
         learned_key,
         learned_value,
-        odd,
-        odd[1:],
+        *_odd((tiles, packs), query.device),
         *_rows(query, saved.out, saved.grad_out, gradient),
         *learned_key.stride()[:2],
         *learned_value.stride()[:2],
@@ -133,35 +133,31 @@ def _run_query(inputs: Inputs, pattern: Pattern, saved: Saved, gradient: Tensor,
         "GRAD_LSE": saved.grad_lse is not None,
     }
     backward.grad_query[(tiles, packs)](*arguments, **constants, MEND=False, **tile.launch)
-    backward.grad_query[(MENDERS,)](*arguments, **constants, MEND=True, num_warps=tile.warps, num_stages=1)
+    backward.grad_query[(MENDERS,)](*arguments, **constants, MEND=True, num_warps=_MENDING_WARPS, num_stages=1)
 
 
 def _run_key(inputs: Inputs, pattern: Pattern, saved: Saved, gradients: Gradients, delta: Tensor, shape: Shape) -> None:
     tile = shape.key
     window, anchors, dense = window_of(pattern, inputs)
     query, key, value = inputs.query, inputs.key, inputs.value
-    backward.grad_key[(tiles_bound(key.shape[0], inputs.batch, tile.keys), inputs.kv_heads)](
-        query,
-        key,
-        value,
-        saved.lse,
-        saved.grad_out,
-        delta,
-        gradients.key,
-        gradients.value,
+    grid = (tiles_bound(key.shape[0], inputs.batch, tile.keys), inputs.kv_heads)
+    arguments = (
+        *(query, key, value, saved.lse, saved.grad_out, delta, gradients.key, gradients.value),
         inputs.query_starts,
         inputs.key_starts,
+        *_odd(grid, query.device),
         *_rows(query, key, value, saved.grad_out, gradients.key, gradients.value),
         query.shape[0],
         inputs.batch,
+        inputs.kv_heads,
         window,
         anchors,
         *factors(pattern, query.shape[2]),
         pattern.scale_for(query.shape[2]),
-        **constants_for(inputs, pattern, tile, shape),
-        DENSE=dense,
-        **tile.launch,
     )
+    constants = {**constants_for(inputs, pattern, tile, shape), "DENSE": dense}
+    backward.grad_key[grid](*arguments, **constants, MEND=False, **tile.launch)
+    backward.grad_key[(MENDERS,)](*arguments, **constants, MEND=True, num_warps=_MENDING_WARPS, num_stages=1)
 
 
 def _run_anchor(
@@ -189,21 +185,21 @@ def _run_anchor(
     part_value = torch.empty(states * wide["DVP"], dtype=torch.float32, device=query.device)
     constants |= {"N": keys, "CHUNK": shape.chunk, "LEARNED": learned}
     starts = (inputs.query_starts, inputs.key_starts)
-    backward.grad_anchor[(chunks, inputs.kv_heads, places // keys)](
+    grid = (chunks, inputs.kv_heads, places // keys)
+    arguments = (
         *(query, key, value, saved.lse, saved.grad_out, delta, part_key, part_value),
         *starts,
+        *_odd(grid, query.device),
         *_rows(query, key, value, saved.grad_out),
-        query.shape[0],
-        inputs.batch,
-        inputs.kv_heads,
-        anchors,
-        *factors(pattern, query.shape[2]),
-        places,
-        **constants,
-        num_warps=4,
-        num_stages=shape.key.stages,
+        *(query.shape[0], inputs.batch, inputs.kv_heads, anchors),
+        *(*factors(pattern, query.shape[2]), places),
     )
-    backward.sum_anchor[(1 if learned else inputs.batch, inputs.kv_heads, places // keys)](
+    backward_anchor.grad_anchor[grid](*arguments, **constants, MEND=False, num_warps=4, num_stages=shape.key.stages)
+    if not learned:
+        backward_anchor.grad_anchor[(MENDERS,)](
+            *arguments, **constants, MEND=True, num_warps=_MENDING_WARPS, num_stages=1
+        )
+    backward_anchor.sum_anchor[(1 if learned else inputs.batch, inputs.kv_heads, places // keys)](
         *(part_key, part_value, gradient_key, gradient_value),
         *starts,
         *_rows(gradient_key, gradient_value),
@@ -213,6 +209,12 @@ def _run_anchor(
         CHUNK=shape.chunk,
         LEARNED=learned,
     )
+
+
+def _odd(grid: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the number of tiles of a grid that must be mended, 0, and room to list them."""
+    odd = torch.zeros(1 + math.prod(grid), dtype=torch.int32, device=device)
+    return odd, odd[1:]
 
 
 def _rows(*tensors: Tensor) -> list[int]:
@@ -259,9 +261,11 @@ def _compilations() -> tuple[Compilation, ...]:
         for function, tile, more in (
             (backward.grad_query, shape.query, {"MEND": False}),
             (backward.grad_query, shape.query, {"MEND": True}),
-            (backward.grad_key, shape.key, {}),
-            (backward.grad_anchor, shape.key, {"N": 32}),
-            (backward.sum_anchor, shape.key, {"N": 32}),
+            (backward.grad_key, shape.key, {"MEND": False}),
+            (backward.grad_key, shape.key, {"MEND": True}),
+            (backward_anchor.grad_anchor, shape.key, {"N": 32, "MEND": False}),
+            (backward_anchor.grad_anchor, shape.key, {"N": 32, "MEND": True}),
+            (backward_anchor.sum_anchor, shape.key, {"N": 32}),
         ):
             given = {**constants, "BLOCK_Q": tile.rows // 4, "N": tile.keys, **more}
             found.append(_compilation(function, dtype, tile, given))
@@ -288,7 +292,7 @@ def _compilation(function: Any, dtype: str, tile: Tile, given: dict[str, Any]) -
         function=function,
         signature=types,
         constants={name: value for name, value in given.items() if name in function.arg_names},
-        num_warps=tile.warps,
+        num_warps=_MENDING_WARPS if given.get("MEND") else tile.warps,
         num_stages=1 if given.get("MEND") else tile.stages,
     )
 

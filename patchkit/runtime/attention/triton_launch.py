@@ -89,12 +89,15 @@ def tile_descriptor(tokens: Tensor, rows: int, width: int) -> TensorDescriptor:
 
 def aligned(tokens: Tensor) -> Tensor:
     """Return the tensor, or a copy where the hardware could not read it in place."""
+    return tokens if is_aligned(tokens) else tokens.clone(memory_format=torch.contiguous_format)
+
+
+def is_aligned(tokens: Tensor) -> bool:
+    """Return whether every row begins at a multiple of 16 bytes."""
     size = tokens.element_size()
     strides = [stride for stride, extent in zip(tokens.stride(), tokens.shape, strict=True) if extent > 1]
     fits = tokens.stride(-1) == 1 and tokens.data_ptr() % _ALIGNMENT == 0
-    if fits and all(stride * size % _ALIGNMENT == 0 and stride > 0 for stride in strides if stride != 1):
-        return tokens
-    return tokens.clone(memory_format=torch.contiguous_format)
+    return fits and all(stride * size % _ALIGNMENT == 0 and stride > 0 for stride in strides if stride != 1)
 
 
 def precision(dtype: torch.dtype) -> str:

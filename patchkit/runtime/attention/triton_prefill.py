@@ -1,7 +1,8 @@
-"""Launches the forward over packed sequences: kernels/prefill.py."""
+"""Launches the forward over packed sequences: kernels/prefill.py. Over pages it is launched for triton_paged.py."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ _INTERPRETED = Shape(tile=Tile(rows=32, keys=16, warps=4, stages=1))
 
 
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, *, shape: Shape | None = None) -> None:
-    """Write out [Tq, H, Dv] and lse [H, Tq] for packed keys."""
+    """Write out [Tq, H, Dv] and lse [H, Tq], for packed keys without `shape`."""
     tokens, heads = inputs.query.shape[:2]
     if tokens == 0:
         return
@@ -87,12 +88,13 @@ def constants_for(inputs: Inputs, pattern: Pattern, shape: Shape) -> dict[str, A
         "GROUP": group,
         "PACK": pack,
         "D": inputs.query.shape[2],
-        "DV": inputs.value.shape[2],
+        "DV": inputs.value.shape[-1],
         "DP": padded(inputs.query.shape[2]),
-        "DVP": padded(inputs.value.shape[2]),
+        "DVP": padded(inputs.value.shape[-1]),
         "BLOCK_Q": shape.tile.rows // pack,
         "N": shape.tile.keys,
         "FIRST_N": max(16, min(shape.tile.keys, padded(max(inputs.learned, 1)))),
+        "PAGE": inputs.key.shape[1] if inputs.paged else 0,
         "CAUSAL": pattern.causal,
         "DENSE": window_of(pattern, inputs)[2],
         "SOFTCAP": pattern.softcap > 0,
@@ -107,25 +109,32 @@ def _arguments(
     learned_key = inputs.query if inputs.anchor_key is None else inputs.anchor_key
     learned_value = inputs.query if inputs.anchor_value is None else inputs.anchor_value
     window, anchors, _ = window_of(pattern, inputs)
-    query = inputs.query
+    query, table = inputs.query, inputs.block_table
+    key: Any = inputs.key
+    value: Any = inputs.value
+    strides = (0,) * 7
+    if table is None:
+        key = tile_descriptor(key, constants["N"], constants["DP"])
+        value = tile_descriptor(value, constants["N"], constants["DVP"])
+    else:
+        strides = (*key.stride()[:3], *value.stride()[:3], table.stride(0))
     return (
         query,
-        tile_descriptor(inputs.key, constants["N"], constants["DP"]),
-        tile_descriptor(inputs.value, constants["N"], constants["DVP"]),
+        key,
+        value,
         out,
         lse,
         inputs.query_starts,
-        inputs.key_starts,
+        inputs.key_starts if table is None else inputs.key_lengths,
+        inputs.query_starts if table is None else table,
         learned_key,
         learned_value,
         odd,
         odd[1:],
-        query.stride(0),
-        query.stride(1),
-        learned_key.stride(0),
-        learned_key.stride(1),
-        learned_value.stride(0),
-        learned_value.stride(1),
+        *query.stride()[:2],
+        *strides,
+        *learned_key.stride()[:2],
+        *learned_value.stride()[:2],
         query.shape[0],
         inputs.batch,
         inputs.heads,
@@ -160,16 +169,22 @@ KERNELS = (
 )
 
 
-def signature(dtype: str, keys: int, width: int, value_width: int) -> dict[str, str]:
+def signature(dtype: str, constants: dict[str, Any]) -> dict[str, str]:
     """Return the types of the arguments of both kernels that are not constexpr."""
-    pointers = ("out", "learned_key", "learned_value")
+    pointers = ("query", "key", "value", "out", "learned_key", "learned_value")
+    described = (
+        {}
+        if constants["PAGE"]
+        else {
+            name: f"tensordesc<{dtype}[1,{constants['N']},{constants[width]}]>"
+            for name, width in (("key", "DP"), ("value", "DVP"))
+        }
+    )
     return {
-        "query": f"*{dtype}",
-        "key": f"tensordesc<{dtype}[1,{keys},{width}]>",
-        "value": f"tensordesc<{dtype}[1,{keys},{value_width}]>",
         **dict.fromkeys(pointers, f"*{dtype}"),
+        **described,
         "lse": "*fp32",
-        **dict.fromkeys(("query_starts", "key_starts", "odd_count", "odd_tiles"), "*i32"),
+        **dict.fromkeys(("query_starts", "key_starts", "block_table", "odd_count", "odd_tiles"), "*i32"),
         **dict.fromkeys(_NUMBERS, "i32"),
         "factor": "fp32",
         "cap": "fp32",
@@ -179,48 +194,47 @@ def signature(dtype: str, keys: int, width: int, value_width: int) -> dict[str, 
 _NUMBERS = (
     "query_row",
     "query_head",
-    "learned_key_head",
-    "learned_key_row",
-    "learned_value_head",
-    "learned_value_row",
-    "tokens",
-    "batch",
-    "heads",
-    "learned",
-    "window",
-    "anchors",
+    *("key_page", "key_row", "key_head", "value_page", "value_row", "value_head", "table_row"),
+    *("learned_key_head", "learned_key_row", "learned_value_head", "learned_value_row"),
+    *("tokens", "batch", "heads", "learned", "window", "anchors"),
 )
 
 
-def _compilations() -> tuple[Compilation, ...]:
-    found: list[Compilation] = []
-    for dtype, dim, dense, variant in (
-        ("bf16", 64, False, {}),
-        ("bf16", 96, False, {}),
-        ("bf16", 128, False, {}),
-        ("fp16", 128, False, {"SOFTCAP": True, "LEARNED": True}),
-        ("bf16", 64, True, {}),
-        ("bf16", 128, True, {"CAUSAL": False}),
-    ):
-        tile = SHAPES[padded(dim), dense].tile
-        constants = {
-            "GROUP": 4, "PACK": 4, "D": dim, "DV": dim, "DP": padded(dim), "DVP": padded(dim),
-            "BLOCK_Q": tile.rows // 4, "N": tile.keys, "FIRST_N": 32, "CAUSAL": True, "DENSE": dense,
-            "SOFTCAP": False, "LEARNED": False, "PRECISION": "tf32", **variant,
-        }  # fmt: skip
-        found.extend(
-            Compilation(
-                name=f"{function.__name__} {dtype} {dim}{' dense' if dense else ''}",
-                function=function,
-                signature=signature(dtype, tile.keys, padded(dim), padded(dim)),
-                constants=constants,
-                num_warps=tile.warps,
-                num_stages=tile.stages if function is prefill.forward else 1,
-                registers=tile.registers if function is prefill.forward else None,
-            )
-            for function in (prefill.forward, prefill.mend)
+def compilations(dtype: str, dim: int, tile: Tile, variant: dict[str, Any]) -> Iterator[Compilation]:
+    """Yield what CI compiles of both kernels for a head dim; `variant` names constants that are other ones."""
+    wide = padded(dim)
+    constants = {
+        "GROUP": 4, "PACK": 4, "D": dim, "DV": dim, "DP": wide, "DVP": wide, "BLOCK_Q": tile.rows // 4, "N": tile.keys,
+        "FIRST_N": 32, "PAGE": 0, "CAUSAL": True, "DENSE": False, "SOFTCAP": False, "LEARNED": False,
+        "PRECISION": "tf32", **variant,
+    }  # fmt: skip
+    words = f"{' dense' if constants['DENSE'] else ''}{' pages' if constants['PAGE'] else ''}"
+    for function in (prefill.forward, prefill.mend):
+        yield Compilation(
+            name=f"{function.__name__} {dtype} {dim}{words}",
+            function=function,
+            signature=signature(dtype, constants),
+            constants=constants,
+            num_warps=tile.warps,
+            num_stages=tile.stages if function is prefill.forward else 1,
+            registers=tile.registers if function is prefill.forward else None,
         )
-    return tuple(found)
+
+
+def _compilations() -> tuple[Compilation, ...]:
+    cases: tuple[tuple[str, int, dict[str, Any]], ...] = (
+        ("bf16", 64, {}),
+        ("bf16", 96, {}),
+        ("bf16", 128, {}),
+        ("fp16", 128, {"SOFTCAP": True, "LEARNED": True}),
+        ("bf16", 64, {"DENSE": True}),
+        ("bf16", 128, {"DENSE": True, "CAUSAL": False}),
+    )
+    return tuple(
+        one
+        for dtype, dim, variant in cases
+        for one in compilations(dtype, dim, SHAPES[padded(dim), "DENSE" in variant].tile, variant)
+    )
 
 
 COMPILATIONS: tuple[Compilation, ...] = () if interpreted() else _compilations()

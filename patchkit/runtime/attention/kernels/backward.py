@@ -3,8 +3,10 @@
     dv_j = sum_i p_ij grad_out_i;   ds_ij = p_ij (grad_out_i . v_j - delta_i) c_ij;   dq = scale ds k;   dk = scale ds^T q
 
 where c is the slope of the soft cap. Nothing is added atomically, so the same inputs give the same bits: `grad_query` goes through
-the keys of a tile of queries, `grad_key` through the queries of a tile of keys. The few anchors are seen by all queries: `grad_anchor`
-takes them for a chunk of queries a program and leaves float32 sums of the chunk, which `sum_anchor` adds up in order.
+the keys of a tile of queries, `grad_key` through the queries of a tile of keys. Anchors are in backward_anchor.py.
+
+0 * NaN is NaN, so a number that is none would reach rows and keys of its tile that do not see each other. Tiles whose results hold
+one are listed, and computed again exactly by the same kernel with MEND, in no hurry.
 """
 
 from __future__ import annotations
@@ -144,17 +146,47 @@ def _grad_query_tile(
 
 @triton.jit
 def grad_key(
-    query, key, value, lse, grad_out, delta, gradient_key, gradient_value, query_starts, key_starts,
+    query, key, value, lse, grad_out, delta, gradient_key, gradient_value, query_starts, key_starts, odd_count, odd_tiles,
     query_row, query_head, key_row, key_head, value_row, value_head, grad_out_row, grad_out_head,
     gradient_key_row, gradient_key_head, gradient_value_row, gradient_value_head,
-    tokens, batch, window, anchors, factor, cap, scale,
+    tokens, batch, kv_heads, window, anchors, factor, cap, scale,
     GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
     BLOCK_Q: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr, DENSE: tl.constexpr, SOFTCAP: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, MEND: tl.constexpr,
 ):
-    """The gradients of one tile of keys a program, of those behind the anchors; grid (tiles, Hkv)."""
-    tile = tl.program_id(0)
-    kv_head = tl.program_id(1)
+    """The gradients of one tile of keys a program, of those behind the anchors; grid (tiles, Hkv). MEND: of the listed, (any,)."""
+    if MEND:
+        for place in tl.range(tl.program_id(0), tl.load(odd_count), tl.num_programs(0)):
+            work = tl.load(odd_tiles + place)
+            _grad_key_tile(
+                query, key, value, lse, grad_out, delta, gradient_key, gradient_value, query_starts, key_starts,
+                odd_count, odd_tiles,
+                query_row, query_head, key_row, key_head, value_row, value_head, grad_out_row, grad_out_head,
+                gradient_key_row, gradient_key_head, gradient_value_row, gradient_value_head,
+                tokens, batch, kv_heads, window, anchors, factor, cap, scale, work // kv_heads, work % kv_heads,
+                GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, CAUSAL, DENSE, SOFTCAP, PRECISION, True,
+            )
+    else:
+        _grad_key_tile(
+            query, key, value, lse, grad_out, delta, gradient_key, gradient_value, query_starts, key_starts,
+            odd_count, odd_tiles,
+            query_row, query_head, key_row, key_head, value_row, value_head, grad_out_row, grad_out_head,
+            gradient_key_row, gradient_key_head, gradient_value_row, gradient_value_head,
+            tokens, batch, kv_heads, window, anchors, factor, cap, scale, tl.program_id(0), tl.program_id(1),
+            GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, CAUSAL, DENSE, SOFTCAP, PRECISION, False,
+        )
+
+
+@triton.jit
+def _grad_key_tile(
+    query, key, value, lse, grad_out, delta, gradient_key, gradient_value, query_starts, key_starts, odd_count, odd_tiles,
+    query_row, query_head, key_row, key_head, value_row, value_head, grad_out_row, grad_out_head,
+    gradient_key_row, gradient_key_head, gradient_value_row, gradient_value_head,
+    tokens, batch, kv_heads, window, anchors, factor, cap, scale, tile, kv_head,
+    GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
+    BLOCK_Q: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr, DENSE: tl.constexpr, SOFTCAP: tl.constexpr,
+    PRECISION: tl.constexpr, EXACT: tl.constexpr,
+):
     sequence = find_sequence(key_starts, tile, batch, N)
     key_begin = tl.load(key_starts + sequence)
     keys = tl.load(key_starts + sequence + 1) - key_begin
@@ -163,94 +195,52 @@ def grad_key(
     first = (tile - key_begin // N - sequence) * N
     if not DENSE:
         first += tl.minimum(anchors, keys)
-    if first >= keys:
-        return
-    last = tl.minimum(first + N, keys) - 1
-    offset = keys - count
-    low, high = 0, count  # queries that may see a key of the tile
-    if CAUSAL:
-        low = tl.maximum(first - offset, 0)
-    elif not DENSE:
-        low = tl.maximum(first - window + 1 - offset, 0)
-    if not DENSE:
-        high = tl.minimum(last + window - offset, count)
-    j = first + tl.arange(0, N)
-    width = tl.arange(0, DP)[None, :]
-    columns = tl.arange(0, DVP)[None, :]
-    ok = (j < keys)[:, None]
-    row = (key_begin + j).to(tl.int64)
-    head = kv_head.to(tl.int64)
-    k = tl.load(key + (row * key_row + head * key_head)[:, None] + width, mask=ok & (width < D), other=0.0)  # [N, DP]
-    v = tl.load(value + (row * value_row + head * value_head)[:, None] + columns, mask=ok & (columns < DV), other=0.0)
-    dk, dv = _sum_over_queries(
-        query, lse, grad_out, delta, query_row, query_head, grad_out_row, grad_out_head,
-        tokens, window, anchors, factor, cap, k, v, j, kv_head, begin, offset, first, low, high,
-        GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, CAUSAL, DENSE, SOFTCAP, False, PRECISION,
-    )
-    where = (row * gradient_key_row + head * gradient_key_head)[:, None] + width
-    tl.store(gradient_key + where, (dk * scale).to(gradient_key.dtype.element_ty), mask=ok & (width < D))
-    where = (row * gradient_value_row + head * gradient_value_head)[:, None] + columns
-    tl.store(gradient_value + where, dv.to(gradient_value.dtype.element_ty), mask=ok & (columns < DV))
-
-
-@triton.jit
-def grad_anchor(
-    query, key, value, lse, grad_out, delta, part_key, part_value, query_starts, key_starts,
-    query_row, query_head, key_row, key_head, value_row, value_head, grad_out_row, grad_out_head,
-    tokens, batch, kv_heads, anchors, factor, cap, places,
-    GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
-    BLOCK_Q: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr, CAUSAL: tl.constexpr, SOFTCAP: tl.constexpr,
-    LEARNED: tl.constexpr, PRECISION: tl.constexpr,
-):
-    """The share of CHUNK queries in the gradients of N anchors a program; grid (chunks, Hkv, places // N).
-
-    `anchors` are those of a sequence, or the learned ones, for which key_row counts within a head. part_key is
-    [chunks, Hkv, places, DP] float32, part_value alike.
-    """
-    chunk = tl.program_id(0)
-    kv_head = tl.program_id(1)
-    sequence = find_sequence(query_starts, chunk, batch, CHUNK)
-    begin = tl.load(query_starts + sequence)
-    count = tl.load(query_starts + sequence + 1) - begin
-    low = (chunk - begin // CHUNK - sequence) * CHUNK
-    if low >= count:
-        return
-    high = tl.minimum(low + CHUNK, count)
-    key_begin = tl.load(key_starts + sequence)
-    keys = tl.load(key_starts + sequence + 1) - key_begin
-    offset = keys - count
-    first = tl.program_id(2) * N
-    j = first + tl.arange(0, N)
-    owned = anchors
-    row = j.to(tl.int64)
-    if not LEARNED:
-        owned = tl.minimum(anchors, keys)
-        row += key_begin
+    if first < keys:
+        last = tl.minimum(first + N, keys) - 1
+        offset = keys - count
+        low, high = 0, count  # queries that may see a key of the tile
         if CAUSAL:
-            low = tl.maximum(low, first - offset)
-    width = tl.arange(0, DP)[None, :]
-    columns = tl.arange(0, DVP)[None, :]
-    ok = (j < owned)[:, None]
-    head = kv_head.to(tl.int64)
-    k = tl.load(key + (row * key_row + head * key_head)[:, None] + width, mask=ok & (width < D), other=0.0)  # [N, DP]
-    v = tl.load(value + (row * value_row + head * value_head)[:, None] + columns, mask=ok & (columns < DV), other=0.0)
-    dk, dv = _sum_over_queries(
-        query, lse, grad_out, delta, query_row, query_head, grad_out_row, grad_out_head,
-        tokens, 0, anchors, factor, cap, k, v, j, kv_head, begin, offset, first, low, high,
-        GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, CAUSAL, True, SOFTCAP, LEARNED, PRECISION,
-    )
-    state = ((chunk.to(tl.int64) * kv_heads + kv_head) * places + j)[:, None]
-    tl.store(part_key + state * DP + width, dk)
-    tl.store(part_value + state * DVP + columns, dv)
+            low = tl.maximum(first - offset, 0)
+        elif not DENSE:
+            low = tl.maximum(first - window + 1 - offset, 0)
+        if not DENSE:
+            high = tl.minimum(last + window - offset, count)
+        j = first + tl.arange(0, N)
+        width = tl.arange(0, DP)[None, :]
+        columns = tl.arange(0, DVP)[None, :]
+        ok = (j < keys)[:, None]
+        row = (key_begin + j).to(tl.int64)
+        head = kv_head.to(tl.int64)
+        k = tl.load(key + (row * key_row + head * key_head)[:, None] + width, mask=ok & (width < D), other=0.0)  # [N, DP]
+        v = tl.load(value + (row * value_row + head * value_head)[:, None] + columns, mask=ok & (columns < DV), other=0.0)
+        dk, dv = sum_over_queries(
+            query, lse, grad_out, delta, query_row, query_head, grad_out_row, grad_out_head,
+            tokens, window, anchors, factor, cap, k, v, j, kv_head, begin, offset, first, low, high,
+            GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, CAUSAL, DENSE, SOFTCAP, False, PRECISION, EXACT,
+        )
+        if not EXACT:
+            list_if_odd(dk, dv, ok, odd_count, odd_tiles, tile * kv_heads + kv_head)
+        where = (row * gradient_key_row + head * gradient_key_head)[:, None] + width
+        tl.store(gradient_key + where, (dk * scale).to(gradient_key.dtype.element_ty), mask=ok & (width < D))
+        where = (row * gradient_value_row + head * gradient_value_head)[:, None] + columns
+        tl.store(gradient_value + where, dv.to(gradient_value.dtype.element_ty), mask=ok & (columns < DV))
 
 
 @triton.jit
-def _sum_over_queries(
+def list_if_odd(dk, dv, ok, odd_count, odd_tiles, work):
+    """List a tile of keys whose gradients hold NaN or infinity: what a row does may have reached keys that it does not see."""
+    strange = tl.sum(tl.sum(tl.where(ok, dk, 0.0) * 0.0, 1), 0) + tl.sum(tl.sum(tl.where(ok, dv, 0.0) * 0.0, 1), 0)
+    if strange != strange:
+        tl.store(odd_tiles + tl.atomic_add(odd_count, 1), work)
+
+
+@triton.jit
+def sum_over_queries(
     query, lse, grad_out, delta, query_row, query_head, grad_out_row, grad_out_head,
     tokens, window, anchors, factor, cap, k, v, j, kv_head, begin, offset, first, low, high,
     GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
     BLOCK_Q: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr, DENSE: tl.constexpr, SOFTCAP: tl.constexpr,
-    LEARNED: tl.constexpr, PRECISION: tl.constexpr,
+    LEARNED: tl.constexpr, PRECISION: tl.constexpr, EXACT: tl.constexpr,
 ):
     """Return dk / scale [N, DP] and dv [N, DVP] of the keys j = first + 0 .. N, over the queries low .. high of all heads."""
     M: tl.constexpr = BLOCK_Q * PACK
@@ -260,6 +250,9 @@ def _sum_over_queries(
     step = 1.0 if SOFTCAP else factor
     dk = tl.zeros([N, DP], tl.float32)
     dv = tl.zeros([N, DVP], tl.float32)
+    odd_q = tl.zeros([N, DP], tl.float32) if EXACT else 0.0  # how many numbers that are none a key is reached by in a column
+    plus = tl.zeros([N, DVP], tl.float32) if EXACT else 0.0  # of them, those that make +inf or NaN of dv
+    minus = tl.zeros([N, DVP], tl.float32) if EXACT else 0.0
     tiles = tl.cdiv(tl.maximum(high - low, 0), BLOCK_Q)
     for number in tl.range(0, tiles * (GROUP // PACK)):
         start = low + number % tiles * BLOCK_Q
@@ -291,42 +284,18 @@ def _sum_over_queries(
                 seen = sees((offset + row_query)[None, :], j[:, None], window, anchors, CAUSAL, DENSE) & row_ok[None, :]
                 p = tl.where(seen, p, 0.0)
                 ds = tl.where(seen, ds, 0.0)
+        if EXACT:  # a row that a key does not see has p = ds = 0, and 0 * NaN is NaN
+            reached = sees((offset + row_query)[None, :], j[:, None], window, anchors, CAUSAL, DENSE) & row_ok[None, :]
+            reached = reached.to(q.dtype)  # [N, M]
+            odd_q += tl.dot(reached, (q * 0.0 != 0.0).to(q.dtype), input_precision=PRECISION)
+            plus += tl.dot(reached, ((do != do) | (do == float("inf"))).to(q.dtype), input_precision=PRECISION)
+            minus += tl.dot(reached, ((do != do) | (do == float("-inf"))).to(q.dtype), input_precision=PRECISION)
+            q = tl.where(tl.abs(q) < float("inf"), q, 0.0)
+            do = tl.where(tl.abs(do) < float("inf"), do, 0.0)
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
         dk = tl.dot(ds.to(q.dtype), q, dk, input_precision=PRECISION)
+    if EXACT:
+        dk = tl.where(odd_q > 0, float("nan"), dk)
+        dv = tl.where(plus > 0, float("inf"), dv)
+        dv = tl.where(minus > 0, tl.where(plus > 0, float("nan"), float("-inf")), dv)
     return dk, dv
-
-
-@triton.jit
-def sum_anchor(
-    part_key, part_value, gradient_key, gradient_value, query_starts, key_starts,
-    gradient_key_row, gradient_key_head, gradient_value_row, gradient_value_head, batch, kv_heads, anchors, places, scale,
-    D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, N: tl.constexpr, CHUNK: tl.constexpr,
-    LEARNED: tl.constexpr,
-):
-    """Add up the chunks of a sequence (of all for learned anchors), in order; grid (B or 1, Hkv, places // N)."""
-    sequence = tl.program_id(0)
-    head = tl.program_id(1).to(tl.int64)
-    j = tl.program_id(2) * N + tl.arange(0, N)
-    width = tl.arange(0, DP)[None, :]
-    columns = tl.arange(0, DVP)[None, :]
-    dk = tl.zeros([N, DP], tl.float32)
-    dv = tl.zeros([N, DVP], tl.float32)
-    last = batch if LEARNED else sequence + 1
-    for one in tl.range(sequence, last):
-        begin = tl.load(query_starts + one)
-        chunks = tl.cdiv(tl.load(query_starts + one + 1) - begin, CHUNK)
-        for chunk in tl.range(0, chunks):
-            state = (((begin // CHUNK + one + chunk).to(tl.int64) * kv_heads + head) * places + j)[:, None]
-            dk += tl.load(part_key + state * DP + width)
-            dv += tl.load(part_value + state * DVP + columns)
-    owned = anchors
-    row = j.to(tl.int64)
-    if not LEARNED:
-        key_begin = tl.load(key_starts + sequence)
-        owned = tl.minimum(anchors, tl.load(key_starts + sequence + 1) - key_begin)
-        row += key_begin
-    ok = (j < owned)[:, None]
-    where = (row * gradient_key_row + head * gradient_key_head)[:, None] + width
-    tl.store(gradient_key + where, (dk * scale).to(gradient_key.dtype.element_ty), mask=ok & (width < D))
-    where = (row * gradient_value_row + head * gradient_value_head)[:, None] + columns
-    tl.store(gradient_value + where, dv.to(gradient_value.dtype.element_ty), mask=ok & (columns < DV))

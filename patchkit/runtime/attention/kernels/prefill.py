@@ -1,7 +1,10 @@
-"""Forward over packed sequences: out_i = sum_j p_ij v_j and lse_i = log sum_j exp(s_ij) over the keys j that query i sees.
+"""Forward: out_i = sum_j p_ij v_j and lse_i = log sum_j exp(s_ij) over the keys j that query i sees, packed or in pages.
 
 A program holds a tile of M = BLOCK_Q * PACK rows of one key/value head and goes through the keys that they see in tiles of N:
 learned anchors, then anchors and window in one pipelined loop. A tile that all rows see is not masked.
+
+Packed keys and values are descriptors, cut by `key_starts`. With PAGE they are pointers to pages of so many tokens, found through
+`block_table`, and `key_starts` holds the lengths of the sequences; what lies in a page behind them is not read.
 
 0 * NaN is NaN, so a value that is not a number would reach rows that do not see it, where it lies in a tile with ones that they
 see. Such tiles are found at the end, by their result, and listed; `mend` computes those again, in no hurry and exactly.
@@ -20,11 +23,12 @@ from .tiles import bend, find_sequence, hide, is_full, key_span, sees, softmax_s
 
 @triton.jit
 def forward(
-    query, key, value, out, lse, query_starts, key_starts, learned_key, learned_value, odd_count, odd_tiles,
-    query_row, query_head, learned_key_head, learned_key_row, learned_value_head, learned_value_row,
+    query, key, value, out, lse, query_starts, key_starts, block_table, learned_key, learned_value, odd_count, odd_tiles,
+    query_row, query_head, key_page, key_row, key_head, value_page, value_row, value_head, table_row,
+    learned_key_head, learned_key_row, learned_value_head, learned_value_row,
     tokens, batch, heads, learned, window, anchors, factor, cap,
     GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
-    BLOCK_Q: tl.constexpr, N: tl.constexpr, FIRST_N: tl.constexpr,
+    BLOCK_Q: tl.constexpr, N: tl.constexpr, FIRST_N: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, DENSE: tl.constexpr, SOFTCAP: tl.constexpr, LEARNED: tl.constexpr, PRECISION: tl.constexpr,
 ):
     """One tile of rows a program; grid (tiles, H // PACK)."""
@@ -39,20 +43,22 @@ def forward(
     if first >= count:
         return
     attend(
-        query, key, value, out, lse, key_starts, learned_key, learned_value, odd_count, odd_tiles,
-        query_row, query_head, learned_key_head, learned_key_row, learned_value_head, learned_value_row,
+        query, key, value, out, lse, key_starts, block_table, learned_key, learned_value, odd_count, odd_tiles,
+        query_row, query_head, key_page, key_row, key_head, value_page, value_row, value_head, table_row,
+        learned_key_head, learned_key_row, learned_value_head, learned_value_row,
         tokens, heads, learned, window, anchors, factor, cap, tile, pack, sequence, begin, count, first,
-        GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, FIRST_N, CAUSAL, DENSE, SOFTCAP, LEARNED, PRECISION, False,
+        GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, FIRST_N, PAGE, CAUSAL, DENSE, SOFTCAP, LEARNED, PRECISION, False,
     )
 
 
 @triton.jit
 def mend(
-    query, key, value, out, lse, query_starts, key_starts, learned_key, learned_value, odd_count, odd_tiles,
-    query_row, query_head, learned_key_head, learned_key_row, learned_value_head, learned_value_row,
+    query, key, value, out, lse, query_starts, key_starts, block_table, learned_key, learned_value, odd_count, odd_tiles,
+    query_row, query_head, key_page, key_row, key_head, value_page, value_row, value_head, table_row,
+    learned_key_head, learned_key_row, learned_value_head, learned_value_row,
     tokens, batch, heads, learned, window, anchors, factor, cap,
     GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
-    BLOCK_Q: tl.constexpr, N: tl.constexpr, FIRST_N: tl.constexpr,
+    BLOCK_Q: tl.constexpr, N: tl.constexpr, FIRST_N: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, DENSE: tl.constexpr, SOFTCAP: tl.constexpr, LEARNED: tl.constexpr, PRECISION: tl.constexpr,
 ):
     """Compute the listed tiles again, so that NaN and infinity reach the rows that see them and no other; grid (any,)."""
@@ -66,20 +72,22 @@ def mend(
         count = tl.load(query_starts + sequence + 1) - begin
         first = (tile - begin // BLOCK_Q - sequence) * BLOCK_Q
         attend(
-            query, key, value, out, lse, key_starts, learned_key, learned_value, odd_count, odd_tiles,
-            query_row, query_head, learned_key_head, learned_key_row, learned_value_head, learned_value_row,
+            query, key, value, out, lse, key_starts, block_table, learned_key, learned_value, odd_count, odd_tiles,
+            query_row, query_head, key_page, key_row, key_head, value_page, value_row, value_head, table_row,
+            learned_key_head, learned_key_row, learned_value_head, learned_value_row,
             tokens, heads, learned, window, anchors, factor, cap, tile, pack, sequence, begin, count, first,
-            GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, FIRST_N, CAUSAL, DENSE, SOFTCAP, LEARNED, PRECISION, True,
+            GROUP, PACK, D, DV, DP, DVP, BLOCK_Q, N, FIRST_N, PAGE, CAUSAL, DENSE, SOFTCAP, LEARNED, PRECISION, True,
         )
 
 
 @triton.jit
 def attend(
-    query, key, value, out, lse, key_starts, learned_key, learned_value, odd_count, odd_tiles,
-    query_row, query_head, learned_key_head, learned_key_row, learned_value_head, learned_value_row,
+    query, key, value, out, lse, key_starts, block_table, learned_key, learned_value, odd_count, odd_tiles,
+    query_row, query_head, key_page, key_row, key_head, value_page, value_row, value_head, table_row,
+    learned_key_head, learned_key_row, learned_value_head, learned_value_row,
     tokens, heads, learned, window, anchors, factor, cap, tile, pack, sequence, begin, count, first,
     GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
-    BLOCK_Q: tl.constexpr, N: tl.constexpr, FIRST_N: tl.constexpr,
+    BLOCK_Q: tl.constexpr, N: tl.constexpr, FIRST_N: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, DENSE: tl.constexpr, SOFTCAP: tl.constexpr, LEARNED: tl.constexpr, PRECISION: tl.constexpr,
     EXACT: tl.constexpr,
 ):
@@ -87,7 +95,7 @@ def attend(
     M: tl.constexpr = BLOCK_Q * PACK
     kv_head = pack * PACK // GROUP
     key_begin = tl.load(key_starts + sequence)
-    keys = tl.load(key_starts + sequence + 1) - key_begin
+    keys = key_begin if PAGE else tl.load(key_starts + sequence + 1) - key_begin
     offset = keys - count  # query 0 stands at this position
 
     rows = tl.arange(0, M)
@@ -123,18 +131,25 @@ def attend(
             s = tl.where((j < learned)[None, :], s, float("-inf"))
             acc, top, total = softmax_step(acc, top, total, s, step, v, PRECISION)
 
+    table = block_table + sequence.to(tl.int64) * table_row
     anchor_tiles = tl.cdiv(anchor_end, N)
     tiles = anchor_tiles + tl.cdiv(high - low, N)
     for number in tl.range(0, tiles):
         in_anchors = number < anchor_tiles
         start = tl.where(in_anchors, number * N, low + (number - anchor_tiles) * N)
         end = tl.where(in_anchors, anchor_end, high)
-        k = tl.reshape(key.load([kv_head, key_begin + start, 0]), [N, DP])
+        k = (
+            load_pages(key, table, kv_head, start, end, key_page, key_row, key_head, N, D, DP, PAGE)
+            if PAGE else tl.reshape(key.load([kv_head, key_begin + start, 0]), [N, DP])
+        )
         s = bend(tl.dot(q, tl.trans(k), input_precision=PRECISION), factor, cap, SOFTCAP)
         full = is_full(start, end, low_position, high_position, window, N, CAUSAL, DENSE)
         if not full:
             s = hide(s, i, start, end, in_anchors, window, anchors, N, CAUSAL, DENSE)
-        v = tl.reshape(value.load([kv_head, key_begin + start, 0]), [N, DVP])
+        v = (
+            load_pages(value, table, kv_head, start, end, value_page, value_row, value_head, N, DV, DVP, PAGE)
+            if PAGE else tl.reshape(value.load([kv_head, key_begin + start, 0]), [N, DVP])
+        )
         if EXACT:
             j = (start + tl.arange(0, N))[None, :]
             seen = (sees(i, j, window, anchors, CAUSAL, DENSE) & (j < end)).to(v.dtype)
@@ -161,3 +176,16 @@ def attend(
         mask=row_ok[:, None] & (columns[None, :] < DV),
     )
     tl.store(lse + row_head.to(tl.int64) * tokens + begin + row_query, sums, mask=row_ok)
+
+
+@triton.jit
+def load_pages(
+    tokens, table, kv_head, start, end, page_stride, row_stride, head_stride,
+    N: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr,
+):
+    """Return the tokens start .. start + N of a sequence [N, WIDTH] from its pages, 0 from `end` on."""
+    j = start + tl.arange(0, N)
+    width = tl.arange(0, WIDTH)[None, :]
+    page = tl.load(table + j // PAGE, mask=j < end, other=0).to(tl.int64)
+    at = page * page_stride + (j % PAGE).to(tl.int64) * row_stride + kv_head.to(tl.int64) * head_stride
+    return tl.load(tokens + at[:, None] + width, mask=(j < end)[:, None] & (width < D), other=0.0)
