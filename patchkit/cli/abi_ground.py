@@ -17,7 +17,7 @@ from patchkit.environment import directory_names, interpreter_environment, prefi
 from patchkit.errors import RefusedError, TargetError, UsageError
 from patchkit.output import Output
 from patchkit.pattern import compile_lazily
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.specifier import accepts, pinned_version
 
 _REQUIREMENT = compile_lazily(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*?)\s*((?:[=<>!~].*)?)")
@@ -69,7 +69,7 @@ def against_torch(text: str, ground: Ground, wheel: WheelFacts, facts: Facts) ->
             return installed_torch(site, find_dist_info(site, TORCH), facts)
     pinned = pinned_torch(wheel)
     if pinned in facts.torches:
-        return stored_torch(facts, pinned)
+        return replace(stored_torch(facts, pinned), origin="stored facts; none is installed here, the wheel pins it")
     fitting = fitting_torches(wheel, facts)
     having = f"; {release_range(fitting, facts.torches)} has every symbol that it needs" if fitting else ""
     raise UsageError(

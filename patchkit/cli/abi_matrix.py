@@ -93,8 +93,8 @@ def _show(matrix: Matrix, output: Output) -> None:
     for row, name in zip(matrix.rows, names, strict=True):
         if row.engine != engine:
             engine = row.engine
-            fitting = ", ".join(matrix.fitting(engine)) or "none of these"
-            output.line(f"{engine}  fits torch: {fitting}", style="head")
+            fitting = ", ".join(matrix.fitting(engine))
+            output.line(f"{engine}  fits, of these: {fitting}" if fitting else f"{engine}  fits none", style="head")
         cells = "  ".join(f"{_mark(cell):>{column}}" for cell, column in zip(row.cells, columns, strict=True))
         output.line(f"  {name:{width}}  {cells}  {row.graph_words}")
     notes = sorted({cell.note for row in matrix.rows for cell in row.cells if cell.note})

@@ -205,6 +205,13 @@ class TestCheck:
         said = patchkit("abi", "check", "--target", "torch", "--root", root)
         assert (said.status, "abi diff" in said.err) == (2, True)
 
+    def test_the_pinned_torch_counts_where_none_is_installed(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        made = compile_shared(tmp_path / "made", "made.so", calling(EVERYWHERE, OLD_STRING))
+        files = {"sgl_kernel/_C.abi3.so": made.read_bytes()}
+        root = unpacked_wheel(tmp_path / "kernel", files, requires=("torch==2.8.0",))
+        said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", root)
+        assert "against torch==2.8.0 (stored facts; none is installed here, the wheel pins it) on" in said.out
+
     def test_without_any_torch_it_asks_for_one(self, patchkit: Patchkit, kernel: Path) -> None:
         said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel)
         assert (said.status, "--against torch==VERSION" in said.err) == (2, True)
@@ -221,7 +228,7 @@ class TestMatrix:
         assert said.status == 0
         lines = said.out.splitlines()
         assert lines[0].split() == ["2.4.0", "2.8.0", "2.13.0+cpu", "CUDA", "graphs"]
-        assert "vllm==0.6.3  fits torch: 2.4.0" in lines
+        assert "vllm==0.6.3  fits, of these: 2.4.0" in lines
         rows = [line.split()[:4] for line in lines]
         assert ["_C.abi3.so", "0", "10", "29*"] in rows
         assert ["common_ops.abi3.so", "10", "0", "26*"] in rows
