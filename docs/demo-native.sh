@@ -35,7 +35,8 @@ show patchkit native run --target host --mode transform --set qk_scale=0.5 -- "$
 say "... and by the program itself, whose scale is 0.25 when it is not told another: the same."
 show "$program" 1000 2 0.125
 
-say "A program that runs: traced from now on, without a restart. Calls a second, time of a call, shape of q."
+say "A program that runs: traced from now on, without a restart. Calls a second, time of a call, shape of q." \
+    "It does nothing but call: a trace keeps the newest records and counts those that were written over as lost."
 printf '$ patchkit native run --target host -- %s 1000000000 1 &\n' "$program"
 patchkit native run --target host -- "$program" 1000000000 1 >/dev/null &
 running=$!
@@ -44,3 +45,6 @@ until patchkit native status --pid "$running" >/dev/null; do
 done
 show patchkit native set --pid "$running" mode=trace
 show patchkit native top --times 2
+
+say "Every call was counted, half a scale gave what the program itself computes with it, and a program that runs was traced." \
+    "To do it to an engine: docs/native.md"

@@ -61,6 +61,7 @@ head -n 30 "$scratch/diff"
 say "Take it out again."
 run patchkit revert --target "$target" --root tree
 
+say "Are all bytes as before? Both trees are hashed again, which takes some seconds."
 after=$(digest tree)
 untouched=$(digest "$original")
 say "What happened"
