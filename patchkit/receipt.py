@@ -149,7 +149,9 @@ def render_lines(fields: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> b
 def read_checked(path: Path, name: str, parse: Callable[[Any], _Part]) -> _Part:
     """Read a JSON file of the state directory; whatever is wrong with it is one error that says so."""
     try:
-        return parse(_decode(read_stored(path, LARGEST_RECEIPT)))
+        fields = _decode(read_stored(path, LARGEST_RECEIPT))
+        _require_schema(fields["schema"], path, name)
+        return parse(fields)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsafePathError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise TreeChangedError(
@@ -184,10 +186,20 @@ def _decode(raw: bytes) -> dict[str, Any]:
     fields = json.loads(raw)
     if not isinstance(fields, dict):
         raise TypeError("it is not a JSON object")
-    if fields["schema"] != SCHEMA:
-        older = "; revert with the patchkit that wrote it, then apply with this one" if fields["schema"] == 1 else ""
-        raise ValueError(f"its schema is {fields['schema']!r}, this patchkit reads {SCHEMA}{older}")
     return fields
+
+
+def _require_schema(schema: object, path: Path, name: str) -> None:
+    if schema == SCHEMA:
+        return
+    if type(schema) is not int:
+        raise ValueError(f"its schema is {schema!r}, this patchkit reads {SCHEMA}")
+    older = schema < SCHEMA
+    raise TreeChangedError(
+        f"the {name} {path} was written by {'an older' if older else 'a newer'} patchkit",
+        why=f"  its schema is {schema}, this patchkit reads {SCHEMA}",
+        hint="revert with the patchkit that wrote it, then apply with this one" if older else "use one as new as that",
+    )
 
 
 def render_state(state: FileState | None) -> str | None:

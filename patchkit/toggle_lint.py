@@ -44,17 +44,24 @@ def lint_toggles(series: Series) -> tuple[Finding, ...]:
     if toggles is None:
         return ()
     findings = [_error(fault.place, f"{fault.what}\n{fault.why}".rstrip()) for fault in toggles.resolution.faults]
-    findings += _gates(series, toggles)
+    findings += _gates(series, toggles) if _is_whole(series) else ()
     findings += _names(series, toggles)
     findings += _unused(series, toggles)
     findings += _unordered(series, toggles)
     return tuple(findings)
 
 
+def _is_whole(series: Series) -> bool:
+    """Tell whether all its gates can be known by the series alone: without a release nobody knows what stands below."""
+    return not series.on_shipped or find_series(patches_directory(), release_of(series, series.version)) is not None
+
+
 def _read(series: Series, tree: TargetTree) -> Toggles | None:
-    """Read the toggles of a series, with those of the shipped one where they name one of its symbols."""
+    """Read the toggles of a series, with those of the shipped one where it stands on that or names a symbol of it."""
     toggles = read_toggles(tree, [("", series)], (), always=True)
-    if toggles is None or not any(fault.what.endswith(UNDEFINED) for fault in toggles.menu.faults):
+    if toggles is None:
+        return None
+    if not series.on_shipped and not any(fault.what.endswith(UNDEFINED) for fault in toggles.menu.faults):
         return toggles
     shipped = find_series(patches_directory(), tree)
     if shipped is None or shipped.directory == series.directory:
@@ -72,7 +79,10 @@ def lint_stacked(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
         toggles = read_toggles(artifact.tree, [("", series), ("shipped", shipped)], (), always=True)
     except PatchkitError as error:
         return (unreadable(error),)
-    return tuple(_unordered(series, toggles, lower=lower)) if toggles is not None else ()
+    if toggles is None:
+        return ()
+    gates = () if _is_whole(series) else _gates(series, toggles)
+    return (*gates, *_unordered(series, toggles, lower=lower))
 
 
 def lint_combinations(series: Series, artifact: Artifact) -> tuple[Finding, ...]:

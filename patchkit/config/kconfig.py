@@ -63,7 +63,8 @@ _WORD = compile_lazily(r"\s*([A-Za-z0-9_-]+)")
 _NAME = compile_lazily(r"[A-Za-z0-9_]*[A-Za-z_][A-Za-z0-9_]*")
 _VERSION_TERM = compile_lazily(
     r'\b(?:VLLM|SGLANG)_VERSION\s*(?:[<>]=?|!?=)\s*(["\']?)([^\s"\'&|()]+)\1'
-    r'|(["\']?)([^\s"\'&|()!]+)\3\s*(?:[<>]=?|!?=)\s*(?:VLLM|SGLANG)_VERSION\b'
+    # From the start of a word alone: from each of its letters a long one would be read again.
+    r'|(?<![^\s"\'&|()!])(["\']?)([^\s"\'&|()!]+)\3\s*(?:[<>]=?|!?=)\s*(?:VLLM|SGLANG)_VERSION\b'
 )
 _REFUSED = {
     "tristate": "`m` means nothing here: write `bool`",

@@ -252,6 +252,19 @@ def test_patch_on_lines_of_a_gated_one_goes_where_that_goes(
     assert _engine(root) == b"# fast, and ours\n" + CHANGED
 
 
+def test_gate_of_the_shipped_kconfig_is_known_beside_a_kconfig_of_its_own(
+    shipped: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shipped.parent / "Kconfig").write_text('config FAST\n\tbool "fast"\n')
+    gated = _begun(wheel, lambda text: text.replace("# fast\n", "# ours\n"), "--config", "FAST")
+    (gated / "Kconfig").write_text('config OWN\n\tbool "own"\n')
+    _run("series", "lint", gated, "--artifact", wheel)
+    entry = gated / "0001-ours.patch"
+    entry.write_text(entry.read_text().replace("Config: FAST", "Config: FASTER"))
+    _run("series", "lint", gated, "--artifact", wheel, status=1)
+    assert "`Config: FASTER`: the Kconfig does not define FASTER" in capsys.readouterr().out
+
+
 def test_without_the_shipped_series_it_is_refused(own: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run("apply", "--root", root, "--patches", own, "--no-shipped", status=1)
     assert "stands on the shipped series, which is not in the tree and not asked for" in capsys.readouterr().err

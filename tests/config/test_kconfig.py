@@ -116,6 +116,11 @@ def test_a_version_may_stand_on_the_right() -> None:
     assert value(load(text.format("0.11"), "0.10.0"), "A") == "n"
 
 
+def test_a_long_text_is_read_once() -> None:
+    text = "z" * 200_000
+    assert value(load(f'config A\n\tstring "a"\n\tdefault "{text}"\n', "0.9"), "A") == text
+
+
 def test_kconfiglib_is_as_it_was_for_others() -> None:
     compare, system = kconfiglib._strcmp, kconfiglib.os
     load("config A\n\tbool\n\tdefault y if VLLM_VERSION >= 0.8\n", "0.10")
