@@ -37,6 +37,16 @@ __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
+// Of kernels that overlap with the one before them in their stream (programmatic dependent launch): waits until that
+// one has ended and its writes can be read.
+__device__ __forceinline__ void wait_for_kernel_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// The next kernel of the stream may start, if it was launched so, once all blocks have said this or ended.
+__device__ __forceinline__ void let_next_kernel_start()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // --- mbarrier -------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrivals)

@@ -39,7 +39,6 @@ struct Arguments {
     int tiles;  // of all sequences, for a head
     int levels; // most tiles of a sequence, where work goes by them; else 0
     int window, anchors;
-    int dense;
     float factor; // scale * log2(e)
 };
 
@@ -86,19 +85,21 @@ __device__ __forceinline__ Place place_of(uint32_t use)
     return {static_cast<int>(use % Stages), (use / Stages) & 1};
 }
 
+// The longest pieces come first, the short ones at the beginning of a sequence last: they fill the time in which some
+// multiprocessors are still at work. Heads go before tiles, so that a token's row of memory is read at one time.
 template <int Rows, int Pack>
 __device__ __forceinline__ bool find_work(const Arguments &a, int number, Work &w)
 {
     constexpr int QUERIES = Rows / Pack;
-    if (a.levels) { // the last tiles of all sequences, then those before them: the longest first
+    if (a.levels) { // the last tiles of all sequences, then those before them
         w.pack = number % a.packs;
         w.sequence = number / a.packs % a.batch;
         w.begin = a.query_starts[w.sequence];
         w.count = a.query_starts[w.sequence + 1] - w.begin;
         w.first = ((w.count + QUERIES - 1) / QUERIES - 1 - number / a.packs / a.batch) * QUERIES;
     } else {
-        int tile = a.dense ? a.tiles - 1 - number / a.packs : number % a.tiles;
-        w.pack = a.dense ? number % a.packs : number / a.tiles;
+        int tile = a.tiles - 1 - number / a.packs;
+        w.pack = number % a.packs;
         int low = 0, high = a.batch; // sequence b owns the tiles from starts[b] / QUERIES + b on
         while (high - low > 1) {
             int middle = (low + high) / 2;
@@ -171,9 +172,11 @@ __device__ __forceinline__ void produce(const Arguments &a, Storage<S> &s, const
     uint32_t queries = 0, tiles = 0;
     int all = (a.levels ? a.levels * a.batch : a.tiles) * a.packs, number = blockIdx.x, following;
     for (; number < all; number = following) {
-        following = gridDim.x + atomicAdd(a.next, 1); // asked for early: the answer takes a while
         Work w;
-        if (!find_work<ROWS, Pack>(a, number, w))
+        bool found = find_work<ROWS, Pack>(a, number, w);
+        wait_for_kernel_before();                     // `clear`
+        following = gridDim.x + atomicAdd(a.next, 1); // asked for early: the answer takes a while
+        if (!found)
             continue;
         int kv_head = w.pack * Pack / a.group;
         Place q = place_of<QUERY_STAGES>(queries++);
@@ -196,6 +199,7 @@ __device__ __forceinline__ void produce(const Arguments &a, Storage<S> &s, const
             copy_tile<S>(s.value[p.slot], &maps.value, &maps.value_box, &s.value_full[p.slot], w, box, kv_head);
         }
     }
+    let_next_kernel_start(); // not earlier: its blocks would hold multiprocessors that others can use
     Place q = place_of<QUERY_STAGES>(queries);
     barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
     s.work[q.slot].pack = -1;
@@ -527,6 +531,7 @@ struct Consumer {
         if (__any_sync(0xffffffff, odd) && thread % 32 == 0) {
             // In tiles of a warpgroup's rows, numbered as tiles of a program are.
             int tile = w.begin / QUERIES + w.sequence + w.first / QUERIES + group;
+            wait_for_kernel_before();
             int place = atomicAdd(a.odd, 1);
             if (place < a.odd_room)
                 a.odd[1 + place] = tile * a.packs + w.pack;
@@ -594,6 +599,14 @@ __global__ void __launch_bounds__(S::THREADS, 1) prefill(const Arguments a, cons
     }
 }
 
+// Sets the counters of a call to zero while the blocks of `prefill` start: those wait before they count.
+__global__ void clear(int *next, int *odd)
+{
+    let_next_kernel_start();
+    *next = 0;
+    *odd = 0;
+}
+
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
 Encode find_encode()
@@ -631,7 +644,7 @@ struct PatchkitPrefill {
     int *odd, *next;
     int64_t query_row, query_head, key_row, key_head, value_row, value_head;
     int64_t tokens, key_tokens;
-    int32_t batch, heads, kv_heads, head_dim, pack, bfloat, odd_room, window, anchors, dense, max_query;
+    int32_t batch, heads, kv_heads, head_dim, pack, bfloat, odd_room, window, anchors, max_query;
     float factor;
 };
 
@@ -662,11 +675,22 @@ cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaSt
     constexpr int QUERIES = S::ROWS / Pack;
     a.tiles = a.tokens / QUERIES + a.batch;
     int levels = (c.max_query + QUERIES - 1) / QUERIES;
-    a.levels = a.dense && levels * a.batch <= 2 * a.tiles ? levels : 0; // else most levels of most sequences are empty
+    a.levels = levels * a.batch <= 2 * a.tiles ? levels : 0; // else most levels of most sequences are empty
     int all = (a.levels ? a.levels * a.batch : a.tiles) * a.packs;
-    int blocks = all < processors ? all : processors;
-    kernel<<<blocks, S::THREADS, BYTES, stream>>>(a, maps);
-    return cudaGetLastError();
+    clear<<<1, 1, 0, stream>>>(a.next, a.odd);
+    if ((error = cudaGetLastError()) != cudaSuccess)
+        return error;
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = all < processors ? all : processors;
+    config.blockDim = S::THREADS;
+    config.dynamicSmemBytes = BYTES;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, a, maps);
 }
 
 template <class S, bool Bfloat>
@@ -717,7 +741,6 @@ extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const Pat
                 0,
                 c->window,
                 c->anchors,
-                c->dense,
                 c->factor};
     int device = 0, processors = 0;
     cudaError_t error = cudaGetDevice(&device);

@@ -31,7 +31,7 @@ class _Call(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("query_row", "query_head", "key_row", "key_head")),
         *((name, ctypes.c_int64) for name in ("value_row", "value_head", "tokens", "key_tokens")),
         *((name, ctypes.c_int32) for name in ("batch", "heads", "kv_heads", "head_dim", "pack", "bfloat")),
-        *((name, ctypes.c_int32) for name in ("odd_room", "window", "anchors", "dense", "max_query")),
+        *((name, ctypes.c_int32) for name in ("odd_room", "window", "anchors", "max_query")),
         ("factor", ctypes.c_float),
     )
 
@@ -45,7 +45,6 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
     pack = pack_of(group, _MOST_PACKED)
     tiles = tiles_bound(tokens, inputs.batch, _ROWS // pack) * (heads // pack)
     counts = torch.empty(2 + _WARPS * tiles, dtype=torch.int32, device=out.device)  # of work, of odd tiles; those tiles
-    counts[:2].zero_()
     whole = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
     query, key, value = aligned(inputs.query), aligned(inputs.key), aligned(inputs.value)
     if key.shape[0] == 0:
@@ -87,7 +86,6 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Te
         odd_room=counts.shape[0] - 2,
         window=_WITHOUT_WINDOW if dense else window,
         anchors=0 if dense else anchors,
-        dense=dense,
         max_query=inputs.max_query,
         factor=factors(pattern, query.shape[2])[0],
     )

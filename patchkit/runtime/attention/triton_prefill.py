@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -65,11 +65,18 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, *, shape: Sh
 
 
 def mend(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tensor, *, rows: int, pack: int) -> None:
-    """Compute the tiles again that another kernel with such tiles listed: odd[0] of them, tile * packs + pack."""
-    shape = Shape(tile=Tile(rows=rows, keys=32, warps=8, stages=1), pack=pack)
+    """Compute the tiles again that another kernel with such tiles listed: odd[0] of them, tile * packs + pack.
+
+    It starts while the last blocks of that kernel are at work; that kernel is the one before in the stream.
+    """
+    shape = Shape(tile=_mender(rows), pack=pack)
     constants = constants_for(inputs, pattern, shape)
     arguments = _arguments(inputs, pattern, out, lse, odd, constants)
-    prefill.mend[(MENDERS,)](*arguments, **constants, **shape.tile.launch)
+    prefill.mend[(MENDERS,)](*arguments, **constants, EARLY=True, launch_pdl=True, **shape.tile.launch)
+
+
+def _mender(rows: int) -> Tile:
+    return Tile(rows=rows, keys=32, warps=8, stages=1)
 
 
 def shape_for(inputs: Inputs, pattern: Pattern) -> Shape:
@@ -237,4 +244,11 @@ def _compilations() -> tuple[Compilation, ...]:
     )
 
 
-COMPILATIONS: tuple[Compilation, ...] = () if interpreted() else _compilations()
+def _early_menders() -> Iterator[Compilation]:
+    """Yield what hopper_prefill launches of it."""
+    for one in (*compilations("bf16", 64, _mender(64), {}), *compilations("bf16", 128, _mender(64), {})):
+        if one.function is prefill.mend:
+            yield replace(one, name=f"{one.name} early", constants={**one.constants, "EARLY": True})
+
+
+COMPILATIONS: tuple[Compilation, ...] = () if interpreted() else (*_compilations(), *_early_menders())

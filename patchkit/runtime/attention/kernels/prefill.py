@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from .tiles import bend, find_sequence, hide, is_full, key_span, sees, softmax_step
 
@@ -60,8 +61,14 @@ def mend(
     GROUP: tl.constexpr, PACK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
     BLOCK_Q: tl.constexpr, N: tl.constexpr, FIRST_N: tl.constexpr, PAGE: tl.constexpr,
     CAUSAL: tl.constexpr, DENSE: tl.constexpr, SOFTCAP: tl.constexpr, LEARNED: tl.constexpr, PRECISION: tl.constexpr,
+    EARLY: tl.constexpr = False,
 ):
-    """Compute the listed tiles again, so that NaN and infinity reach the rows that see them and no other; grid (any,)."""
+    """Compute the listed tiles again, so that NaN and infinity reach the rows that see them and no other; grid (any,).
+
+    With EARLY it may have started before the kernel that lists them has ended (programmatic dependent launch).
+    """
+    if EARLY:
+        gdc_wait()
     listed = tl.load(odd_count)
     for place in tl.range(tl.program_id(0), listed, tl.num_programs(0)):
         work = tl.load(odd_tiles + place)
