@@ -67,12 +67,14 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, *, shape: Sh
 def mend(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, odd: Tensor, *, rows: int, pack: int) -> None:
     """Compute the tiles again that another kernel with such tiles listed: odd[0] of them, tile * packs + pack.
 
-    It starts while the last blocks of that kernel are at work; that kernel is the one before in the stream.
+    It starts while the last blocks of that kernel are at work, where Triton can say so; that kernel is the one before
+    in the stream.
     """
     shape = Shape(tile=_mender(rows), pack=pack)
     constants = constants_for(inputs, pattern, shape)
     arguments = _arguments(inputs, pattern, out, lse, odd, constants)
-    prefill.mend[(MENDERS,)](*arguments, **constants, EARLY=True, launch_pdl=True, **shape.tile.launch)
+    early = {"EARLY": True, "launch_pdl": True} if prefill.CAN_START_EARLY else {}
+    prefill.mend[(MENDERS,)](*arguments, **constants, **early, **shape.tile.launch)
 
 
 def _mender(rows: int) -> Tile:

@@ -14,9 +14,16 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
 
 from .tiles import bend, find_sequence, hide, is_full, key_span, sees, softmax_step
+
+try:
+    from triton.language.extra.cuda import gdc_wait
+except ImportError:  # an older Triton
+    gdc_wait = None
+
+CAN_START_EARLY = gdc_wait is not None
+"""Whether EARLY may be asked for."""
 
 # One argument a line would hide the kernel.
 # fmt: off
