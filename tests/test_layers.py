@@ -17,7 +17,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("output", "process", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
-    ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive"),
+    ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive", "typed"),
     ("trailers", "confined", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     (
@@ -49,7 +49,19 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "remains",
         "transaction",
     ),
-    ("unnamed", "toggles", "asking", "advice", "compose", "session", "following", "workflow", "reconfigure", "running"),
+    (
+        "unnamed",
+        "toggles",
+        "asking",
+        "advice",
+        "compose",
+        "session",
+        "drift",
+        "following",
+        "workflow",
+        "reconfigure",
+        "running",
+    ),
     (
         "writing",
         "author",

@@ -8,11 +8,11 @@ import click
 
 from patchkit.cli.options import Choice, json_option, select_tree, tree_options
 from patchkit.diff.produce import produce_diff
+from patchkit.drift import check_workable
 from patchkit.errors import TreeChangedError
 from patchkit.output import Output, one_line
 from patchkit.session import Session, Standing, open_session
 from patchkit.tree import Kind, TreeEntry
-from patchkit.workflow import check_workable
 
 
 @click.command("diff", short_help="What differs from pristine, as a unified diff.")

@@ -12,6 +12,8 @@ from patchkit.cli.show import counted, edit_words, result_document, show_plan
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 from patchkit.session import open_session
+from patchkit.target import TargetTree
+from patchkit.typed import typed_path, typed_tree
 from patchkit.workflow import revert_layers
 
 
@@ -44,7 +46,7 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     epoch = source_date_epoch()
     output.acting = True
     with open_session(tree, write=True, say=output.note) as session:
-        saver = None if save_edits is None else partial(_save, save_edits)
+        saver = None if save_edits is None else partial(_save, save_edits, tree, output)
         result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch, save_edits=saver)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
     if output.machine:
@@ -63,8 +65,11 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     return status
 
 
-def _save(path: Path, diff: bytes) -> None:
-    """Write the edits to a file that is not there yet."""
+def _save(path: Path, tree: TargetTree, output: Output, diff: bytes) -> None:
+    """Write the edits to a file that is not there yet, and say how they come back."""
+    if not diff:
+        output.note(f"no edits by hand: {path} was not made")
+        return
     try:
         with path.open("xb") as stream:
             stream.write(diff)
@@ -72,3 +77,10 @@ def _save(path: Path, diff: bytes) -> None:
         raise UsageError(
             f"{path}: cannot be written", why=str(error.strerror), hint="name a file that is not there"
         ) from error
+    from patchkit.diff.parse import parse_patch
+
+    many, file = len(parse_patch(diff, source=str(path)).files), typed_path(path, "FILE")
+    output.note(f"edits saved: {path} ({counted(many, 'file')})")
+    output.note(
+        f"  on the same stack `patchkit apply {typed_tree(tree)} --patch {file}` or `git apply` brings them back"
+    )

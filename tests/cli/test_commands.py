@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import shlex
 import subprocess
 import venv
 from pathlib import Path
@@ -10,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.blackbox.command import snapshot
-from tests.blackbox.wheels import CHANGED, DIFF, MODULE, engine, wheel_tree, write_tree
-from tests.cli.said import Patchkit
+from tests.blackbox.wheels import CHANGED, DIFF, MODULE, NEW_FILE, engine, wheel_tree, write_tree
+from tests.cli.said import Patchkit, Said
 
 PLAN_KEYS = {
     "schema",
@@ -208,7 +210,10 @@ class TestRevert:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
         saved = tmp_path / "saved.diff"
-        assert patchkit("revert", "--root", root, "--save-edits", saved).status == 0
+        said = patchkit("revert", "--root", root, "--save-edits", saved)
+        assert said.status == 0
+        assert f"edits saved: {saved} (1 file)\n" in said.err
+        assert f"--root {root} --patch {saved}`" in said.err
         assert "+# mine" in saved.read_text()
         assert (root / "vllm/engine.py").read_bytes() == MODULE
 
@@ -218,6 +223,84 @@ class TestRevert:
         assert patchkit("revert", "--root", root, "--save-edits", patch).status == 2
         assert (root / "vllm/engine.py").read_bytes().endswith(b"# mine\n")
         assert patch.read_text().startswith(DIFF)
+
+    def test_no_edits_make_no_file(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+        patchkit("apply", "--root", root, "--patch", patch)
+        saved = tmp_path / "saved.diff"
+        said = patchkit("revert", "--root", root, "--save-edits", saved)
+        assert (said.status, said.err, saved.exists()) == (0, f"no edits by hand: {saved} was not made\n", False)
+
+    def test_refused_revert_saves_no_edits(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+        patchkit("apply", "--root", root, "--patch", patch)
+        (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
+        saved = tmp_path / "saved.diff"
+        assert patchkit("revert", "--root", root, "--save-edits", saved, "other.diff").status == 2
+        assert not saved.exists()
+
+
+class TestDriftHint:
+    """What the hint says is typed as it stands, from another directory, and does what the hint says."""
+
+    @pytest.fixture
+    def drifted(self, patchkit: Patchkit, tmp_path: Path) -> Path:
+        """Return a tree with two layers and an edit by hand; nothing in its names is safe in a shell."""
+        root = write_tree(tmp_path / "a tree's $HOME", wheel_tree("vllm", "0.6.3", engine(), installer="pip"))
+        for name, text in (("-its 1st.diff", DIFF), ("2.diff", NEW_FILE)):
+            (tmp_path / name).write_text(text)
+            assert patchkit("apply", "--root", root, f"--patch={tmp_path / name}").status == 0
+        (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
+        return root
+
+    def typed(self, said: Said, patchkit: Patchkit, saved: Path) -> Said:
+        assert said.status == 5
+        (words,) = re.findall(r"^next: .*`patchkit (.*)`: FILE gets", said.err, re.MULTILINE)
+        return patchkit(*(str(saved) if word == "FILE" else word for word in shlex.split(words)))
+
+    @pytest.mark.parametrize(
+        ("arguments", "taken", "left"),
+        [
+            (("--layer", "1"), "layer 1", ["2.diff"]),
+            (("--", "-its 1st.diff"), "-its 1st.diff", ["2.diff"]),
+            (("2.diff",), "2.diff", ["-its 1st.diff"]),
+            ((), "the whole stack (2 layers)", []),
+        ],
+        ids=["layer", "strange name", "name", "all"],
+    )
+    def test_revert(
+        self,
+        arguments: tuple[str, ...],
+        taken: str,
+        left: list[str],
+        patchkit: Patchkit,
+        drifted: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        said = patchkit("revert", "--root", drifted, *arguments)
+        assert f"and {taken} is taken out with them" in said.err
+        monkeypatch.chdir("/")
+        assert self.typed(said, patchkit, tmp_path / "saved.diff").status == 0
+        layers = patchkit("status", "--root", drifted, "--json").document["layers"]
+        assert [layer["name"] for layer in layers] == left
+        assert "+# mine" in (tmp_path / "saved.diff").read_text()
+
+    @pytest.mark.parametrize("command", [("apply",), ("plan",), ("config", "set", "CONFIG_X=y")], ids=" ".join)
+    def test_other_acts_say_that_all_goes(
+        self, command: tuple[str, ...], patchkit: Patchkit, drifted: Path, tmp_path: Path
+    ) -> None:
+        said = patchkit(*command, "--root", drifted)
+        assert "and the whole stack (2 layers) is taken out with them" in said.err
+        assert self.typed(said, patchkit, tmp_path / "saved.diff").status == 0
+        assert (drifted / "vllm/engine.py").read_bytes() == MODULE
+
+    def test_plain_tree_is_named_by_its_root(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        root = write_tree(tmp_path / "plain", {"f": b"a\n"})
+        (tmp_path / "f.diff").write_text("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n")
+        patchkit("apply", "--root", root, "--patch", tmp_path / "f.diff")
+        (root / "f").write_bytes(b"c\n")
+        said = patchkit("revert", "--root", root)
+        assert f"`patchkit revert --root {root} --save-edits FILE`" in said.err
+        assert self.typed(said, patchkit, tmp_path / "saved.diff").status == 0
 
 
 class TestTargets:

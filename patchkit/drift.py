@@ -1,0 +1,43 @@
+"""A tree that nothing may be done to yet: files were edited by hand, or a run was interrupted; and what helps then."""
+
+from __future__ import annotations
+
+from patchkit.errors import TreeChangedError
+from patchkit.session import Session, Standing
+
+
+def check_workable(session: Session, *, patch: str = "", layer: int | None = None) -> None:
+    """Refuse a tree that somebody changed since it was patched, or that an interrupted run left.
+
+    `patch` and `layer` are what a revert was asked to take out; other acts name neither.
+    """
+    condition = session.condition
+    if condition.standing is Standing.PENDING:
+        raise TreeChangedError(
+            f"{session.situation.tree.root}: an interrupted run left a journal",
+            why=condition.reason,
+            hint="run `patchkit apply` or `patchkit revert` again: it finishes what was begun first",
+        )
+    if condition.standing is Standing.DRIFTED:
+        raise TreeChangedError(
+            f"{session.situation.tree.root}: {condition.reason} patchkit wrote it",
+            why="\n".join(f"changed: {path}" for path in condition.files),
+            hint=_undoing(session, patch, layer),
+        )
+
+
+def _undoing(session: Session, patch: str, layer: int | None) -> str:
+    """Say what takes the edits out, and what goes with them."""
+    import shlex
+
+    from patchkit.typed import typed_tree
+
+    receipt = session.situation.receipt
+    many = 0 if receipt is None else len(receipt.layers)
+    taken = patch or (
+        f"the whole stack ({many} layer{'' if many == 1 else 's'})" if layer is None else f"layer {layer}"
+    )
+    words = ["patchkit revert", typed_tree(session.situation.tree), "--save-edits FILE"]
+    words += [] if layer is None else [f"--layer {layer}"]
+    words += ["-- " * patch.startswith("-") + shlex.quote(patch)] if patch else []
+    return f"undo the edits, or `{' '.join(words)}`: FILE gets them as a diff, and {taken} is taken out with them"
