@@ -47,6 +47,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "store",
         "history",
         "remains",
+        "nearby",
         "transaction",
     ),
     (

@@ -10,6 +10,7 @@ import click
 from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
 from patchkit.cli.show import counted, edit_words, result_document, show_plan
 from patchkit.errors import ExitStatus, UsageError
+from patchkit.nearby import misplaced
 from patchkit.output import Output
 from patchkit.session import open_session
 from patchkit.target import TargetTree
@@ -43,6 +44,9 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     if patch and layer is not None:
         raise UsageError("PATCH and --layer name two things", hint="give one of them")
     tree = select_tree(choice, output, plain=True)
+    elsewhere = misplaced(tree)
+    if elsewhere is not None:
+        raise elsewhere
     epoch = source_date_epoch()
     output.acting = True
     with open_session(tree, write=True, say=output.note) as session:

@@ -12,6 +12,7 @@ from patchkit.cli.options import Choice, json_option, make_request, request_opti
 from patchkit.cli.show import layer_lines, status_document, tree_words
 from patchkit.errors import ExitStatus, TargetError
 from patchkit.generated import Definitions
+from patchkit.nearby import place_warnings
 from patchkit.output import Output
 from patchkit.receipt import Receipt
 from patchkit.remains import find_remains
@@ -75,11 +76,15 @@ def _show(
 ) -> None:
     """Write how the tree stands; `missing` is None when nothing was required."""
     situation, condition = session.situation, session.condition
+    warnings = place_warnings(situation.tree)
     if output.machine:
         document = {**status_document(situation.tree, condition, situation.receipt), "status": int(status)}
+        document["warnings"] = list(warnings)
         output.document({**document, "audit": _audit_document(audit), "missing": list(missing or ())})
         return
     output.line(tree_words(situation.tree), style="head")
+    for warning in warnings:
+        output.note(f"warning: {warning}", style="doubt")
     bad = condition.standing in (Standing.DRIFTED, Standing.REPLACED, Standing.PENDING)
     output.line(f"{condition.standing.value}: {condition.reason}", style="bad" if bad else "good")
     for path in condition.files:

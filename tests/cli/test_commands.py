@@ -327,6 +327,70 @@ class TestTargets:
         assert (said.status, "no engine found" in said.out) == (0, True)
 
 
+class TestNamedTree:
+    """Options that name no tree, or the directory above the one that is meant."""
+
+    @pytest.fixture
+    def above(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> Path:
+        """Return a directory with a patched tree one level down."""
+        assert patchkit("apply", "--root", root, "--patch", patch).status == 0
+        return tmp_path
+
+    def test_revert_above_a_patched_tree_is_refused(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        said = patchkit("revert", "--root", above)
+        assert (said.status, f"next: did you mean --root {root}\n" in said.err) == (1, True)
+        assert patchkit("revert", "--root", root).status == 0
+        assert patchkit("revert", "--root", above).status == 0, "nothing below is patched any more"
+
+    def test_two_levels_and_an_environment_are_looked_at(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        site = above / "project/.venv/lib/python3.11/site-packages"
+        site.parent.mkdir(parents=True)
+        (above / "project/.venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+        root.rename(site)
+        assert f"did you mean --root {site}\n" in patchkit("revert", "--root", above / "project").err
+        assert patchkit("revert", "--root", above).status == 0, "too far down to be looked for"
+        site.rename(above / "project/tree")
+        assert patchkit("revert", "--root", above).status == 1
+
+    @pytest.mark.parametrize("command", ["status", "diff"])
+    def test_looking_above_a_patched_tree_is_warned_of(
+        self, command: str, patchkit: Patchkit, above: Path, root: Path
+    ) -> None:
+        said = patchkit(command, "--root", above)
+        assert said.status == 0
+        assert f"but a tree below it is: did you mean --root {root}\n" in said.err
+        assert "warning" not in patchkit(command, "--root", root).err
+
+    def test_status_document_has_the_warning(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        (warning,) = patchkit("status", "--root", above, "--json").document["warnings"]
+        assert str(root) in warning
+        assert patchkit("status", "--root", root, "--json").document["warnings"] == []
+
+    def test_series_above_a_patched_tree_is_told_where_it_is(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        said = patchkit("plan", "--root", above)
+        assert (said.status, f"next: did you mean --root {root}\n" in said.err) == (1, True)
+
+    def test_nothing_named_says_that_an_engine_is_enough(self, patchkit: Patchkit) -> None:
+        assert "`--target vllm` takes the one that is here" in patchkit("plan").err
+
+    def test_interpreter_alone_names_its_only_engine(self, patchkit: Patchkit, patch: Path, tmp_path: Path) -> None:
+        venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+        (site,) = tmp_path.glob("env/lib/python3*/site-packages")
+        where = ("--python", tmp_path / "env/bin/python")
+        said = patchkit("plan", *where, "--patch", patch)
+        assert (said.status, f"no engine in the environment of {where[1]}" in said.err) == (1, True)
+        write_tree(site, wheel_tree("vllm", "0.6.3", engine(), installer="pip"))
+        assert patchkit("apply", *where, "--patch", patch).status == 0
+        for command in ("plan", "status", "diff"):
+            assert patchkit(command, *where, *(("--patch", patch) if command == "plan" else ())).status == 0
+        write_tree(site, wheel_tree("sglang", "0.5.1", engine("sglang", "0.5.1")))
+        said = patchkit("status", *where)
+        assert said.status == 1
+        assert "found sglang 0.5.1, vllm 0.6.3" in said.err
+        assert "next: say which: --target sglang, or --target vllm\n" in said.err
+        assert patchkit("status", *where, "--target", "vllm").status == 0
+
+
 def test_warnings_of_the_writing_are_in_the_document(patchkit: Patchkit, tmp_path: Path) -> None:
     """A diff whose hunks are exact is not parsed; only the interpreter of the tree finds that its module is broken."""
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
