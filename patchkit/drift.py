@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from patchkit.errors import TreeChangedError
-from patchkit.session import Session, Standing
+from patchkit.session import Condition, Session, Standing
 
 
 def check_workable(session: Session, *, patch: str = "", layer: int | None = None) -> None:
@@ -21,9 +23,15 @@ def check_workable(session: Session, *, patch: str = "", layer: int | None = Non
     if condition.standing is Standing.DRIFTED:
         raise TreeChangedError(
             f"{session.situation.tree.root}: {condition.reason} patchkit wrote it",
-            why="\n".join(f"changed: {path}" for path in condition.files),
+            why="\n".join(changed_lines(condition)),
             hint=_undoing(session, patch, layer),
         )
+
+
+def changed_lines(condition: Condition) -> Iterator[str]:
+    """Yield a line for every file that is not as patchkit left it."""
+    for path in condition.files:
+        yield f"{'gone' if path in condition.gone else 'changed'}: {path}"
 
 
 def _undoing(session: Session, patch: str, layer: int | None) -> str:

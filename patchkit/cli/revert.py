@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from patchkit.cli.lost import lost_receipt
 from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
 from patchkit.cli.show import counted, edit_words, result_document, show_plan
 from patchkit.errors import ExitStatus, UsageError
@@ -50,6 +51,9 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     epoch = source_date_epoch()
     output.acting = True
     with open_session(tree, write=True, say=output.note) as session:
+        gone = lost_receipt(session, lambda text: output.note(f"warning: {text}", style="doubt"))
+        if gone is not None:
+            raise gone
         saver = None if save_edits is None else partial(_save, save_edits, tree, output)
         result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch, save_edits=saver)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE

@@ -219,6 +219,7 @@ def status_document(tree: TargetTree, condition: Condition, receipt: Receipt | N
         "standing": condition.standing.value,
         "reason": condition.reason,
         "changed": [str(path) for path in condition.files],
+        "gone": sorted(str(path) for path in condition.gone),
         "layers": [] if receipt is None else [_layer_document(layer) for layer in receipt.layers],
         "configuration": {} if receipt is None else dict(receipt.configuration),
         "values": {} if receipt is None else {name: text for name, _, text in receipt.resolved},

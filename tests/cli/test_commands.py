@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -146,6 +147,88 @@ class TestStatus:
         assert document["changed"] == ["vllm/extra.py"]
         assert document["layers"][0]["patches"][0]["sha256"] == sha256(patch.read_bytes())
         assert set(document["files"][0]) == {"path", "pristine", "current"}
+
+    def test_file_that_is_gone_is_not_called_changed(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
+        patchkit("apply", "--root", root, "--patch", patch)
+        write_tree(root, wheel_tree("vllm", "0.6.3", engine(), installer="pip"))
+        (root / "vllm/extra.py").unlink()
+        said = patchkit("status", "--root", root)
+        assert said.status == 5
+        assert "  changed: vllm/engine.py\n" in said.out
+        assert "  gone: vllm/extra.py\n" in said.out
+        document = patchkit("status", "--root", root, "--json").document
+        assert document["gone"] == ["vllm/extra.py"]
+        assert set(document["changed"]) > {"vllm/extra.py"}
+
+    def test_why_not_all_files_are_compared(self, patchkit: Patchkit, root: Path) -> None:
+        assert (
+            "differ; not compared: other packages' and installers' files, rows"
+            in patchkit("status", "--root", root).out
+        )
+
+    @pytest.mark.parametrize(
+        "option",
+        [("--patch", "/nonexist"), ("--set", "CONFIG_NOPE=y"), ("--strip", "0"), ("--no-shipped",)],
+        ids=" ".join,
+    )
+    def test_option_that_would_be_ignored_is_refused(
+        self, option: tuple[str, ...], patchkit: Patchkit, root: Path
+    ) -> None:
+        said = patchkit("status", "--root", root, *option)
+        assert (said.status, f"error: {option[0]} goes with --require-applied" in said.err) == (2, True)
+
+
+class TestLostReceipt:
+    @pytest.fixture
+    def lost(self, patchkit: Patchkit, tmp_path: Path, patch: Path) -> Path:
+        """Return a tree with a series of the working directory's pyproject.toml, and without `.patchkit`."""
+        root = write_tree(tmp_path / "lost", wheel_tree("vllm", "0.1.0", engine(), installer="pip"))
+        where = ("--patches", tmp_path / "own", "--target", "vllm", "--root", root)
+        (tmp_path / "own").mkdir()
+        (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["own"]\n')
+        assert patchkit("series", "import", patch, *where).status == 0
+        assert patchkit("series", "lock", *where).status == 0
+        assert patchkit("apply", "--root", root).status == 0
+        shutil.rmtree(root / ".patchkit")
+        return root
+
+    @pytest.mark.parametrize("command", ["revert", "plan"])
+    def test_revert_refuses_as_plan_does(self, command: str, patchkit: Patchkit, lost: Path) -> None:
+        said = patchkit(command, "--root", lost)
+        assert said.status == 4
+        assert f"error: vllm 0.1.0 in {lost} has this series already, but its receipt is gone\n" in said.err
+
+    def test_status_has_the_same_words(self, patchkit: Patchkit, lost: Path) -> None:
+        said = patchkit("status", "--root", lost)
+        assert (said.status, "not patched" in said.out) == (0, False)
+        assert f"vllm 0.1.0 in {lost} has this series already, but its receipt is gone\n" in said.out
+        assert "next: leave it as it is" in said.err
+        (warning,) = patchkit("status", "--root", lost, "--json").document["warnings"]
+        assert "receipt is gone: every file is as series.lock says" in warning
+
+    def test_one_file_is_enough(self, patchkit: Patchkit, lost: Path) -> None:
+        (lost / "vllm/extra.py").unlink()
+        assert "was patched, but the receipt is gone" in patchkit("status", "--root", lost).out
+
+    def test_tree_as_released_has_lost_nothing(self, patchkit: Patchkit, lost: Path) -> None:
+        write_tree(lost, wheel_tree("vllm", "0.1.0", engine(), installer="pip"))
+        (lost / "vllm/extra.py").unlink()
+        assert "not patched: no receipt\n" in patchkit("status", "--root", lost).out
+        assert "nothing to do" in patchkit("revert", "--root", lost).out
+
+    def test_series_that_cannot_be_read_is_said(self, patchkit: Patchkit, lost: Path, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["gone"]\n')
+        said = patchkit("status", "--root", lost)
+        assert said.status == 0
+        assert "warning: not compared with every series: " in said.err
+        (warning,) = patchkit("status", "--root", lost, "--json").document["warnings"]
+        assert warning.startswith("not compared with every series: ")
+
+    def test_interrupted_run_has_lost_nothing(self, patchkit: Patchkit, lost: Path) -> None:
+        (lost / ".patchkit/vllm").mkdir(parents=True)
+        (lost / ".patchkit/vllm/journal.json").touch()
+        said = patchkit("status", "--root", lost)
+        assert (said.status, "interrupted: " in said.out, "receipt is gone" in said.out) == (5, True, False)
 
 
 class TestDiff:
