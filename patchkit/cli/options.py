@@ -214,6 +214,30 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
     )
 
 
+def typed_request(asked: dict[str, Any]) -> str:
+    """Return the options of a request as one types them, each with a blank before it."""
+    import shlex
+
+    words = []
+    for name, value in asked.items():
+        option = _option_of(name)
+        if value is True:
+            words.append(option)
+        elif value is not None and value is not False:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"{option}={shlex.quote(str(one))}" for one in values]
+    return "".join(f" {word}" for word in words)
+
+
+def given_options(asked: dict[str, Any]) -> list[str]:
+    """Return the names of the options of a request that were given."""
+    return [_option_of(name) for name, value in asked.items() if value is not False and value not in (None, ())]
+
+
+def _option_of(name: str) -> str:
+    return "--set" if name == "settings" else f"--{name.replace('_', '-')}"
+
+
 def _opened_base(directory: Path | None, tree: TargetTree | None) -> Entries | None:
     if directory is None or tree is None:
         return None

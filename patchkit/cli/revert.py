@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from patchkit.cli.show import counted, edit_words, result_document, show_plan
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.nearby import misplaced
 from patchkit.output import Output
+from patchkit.plan import Plan
 from patchkit.session import open_session
 from patchkit.target import TargetTree
 from patchkit.typed import typed_path, typed_tree
@@ -65,12 +67,25 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     if result.plan.refused:
         show_plan(result.plan, output)
         output.line("refused: what lies above cannot stand without it; nothing was written", style="bad")
+        for hint in _upper_first(result.plan):
+            output.note(f"next: {hint}")
     elif result.changed:
         left = len(result.plan.layers)
         output.line(f"reverted: {edit_words(result.plan)} changed, {counted(left, 'layer')} left", style="good")
     else:
         output.line("nothing to do: the tree is not patched", style="good")
     return status
+
+
+def _upper_first(plan: Plan) -> Iterator[str]:
+    """Yield the command that takes out the uppermost of what cannot stand, by its name where one patch has it."""
+    import shlex
+
+    names = [one.patch for one in plan.decisions]
+    for one in [one for one in reversed(plan.decisions) if one.refused][:1]:
+        plain = names.count(one.patch) == 1 and not one.patch.startswith("-")
+        which = shlex.quote(one.patch) if plain else f"--layer {one.number}"
+        yield f"take that out first: `patchkit revert {typed_tree(plan.tree)} {which}`"
 
 
 def _save(path: Path, tree: TargetTree, output: Output, diff: bytes) -> None:

@@ -9,7 +9,16 @@ import click
 
 from patchkit.audit import Audit, audit_package
 from patchkit.cli.lost import lost_receipt
-from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
+from patchkit.cli.options import (
+    Choice,
+    given_options,
+    json_option,
+    make_request,
+    request_options,
+    select_tree,
+    tree_options,
+    typed_request,
+)
 from patchkit.cli.show import layer_lines, status_document, tree_words
 from patchkit.drift import changed_lines
 from patchkit.errors import ExitStatus, TargetError, UsageError, WrongTreeError
@@ -20,6 +29,7 @@ from patchkit.receipt import Receipt
 from patchkit.remains import find_remains
 from patchkit.session import Condition, Session, Standing, open_session
 from patchkit.target import TargetTree, parse_target
+from patchkit.typed import typed_tree
 from patchkit.unnamed import read_definitions
 from patchkit.workflow import missing_from
 
@@ -30,6 +40,7 @@ _STATUS = {
     Standing.REPLACED: ExitStatus.TREE_CHANGED,
     Standing.PENDING: ExitStatus.TREE_CHANGED,
 }
+_APPLICABLE = (Standing.UNPATCHED, Standing.PATCHED, Standing.REPLACED)
 
 
 @click.command("status", short_help="How a tree stands.")
@@ -65,19 +76,17 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
         if missing and status is ExitStatus.DONE:
             status = ExitStatus.REFUSED
         _show(session, audit, status, output, missing=missing if require_applied else None)
+        if missing and session.condition.standing in _APPLICABLE and not output.machine:
+            output.note(f"next: `patchkit apply {typed_tree(tree)}{typed_request(asked)}`")
     return status
 
 
 def _check_nothing_asked(asked: dict[str, Any]) -> None:
     """Refuse options that would be ignored: somebody counts on an answer to them."""
-    unset = (None, ())
-    given = [
-        f"--{name.replace('_', '-')}" for name, value in asked.items() if value is not False and value not in unset
-    ]
+    given = given_options(asked)
     if given:
-        option = given[0].replace("--settings", "--set")
         raise UsageError(
-            f"{option} goes with --require-applied",
+            f"{given[0]} goes with --require-applied",
             why="without it `status` says how the tree stands, whatever was asked for",
             hint="add --require-applied, or `patchkit plan` shows what apply would do",
         )

@@ -53,6 +53,15 @@ class TestPlan:
         assert said.status == 1
         assert "hunk 1 (line 2, patch line 4): conflict" in said.out
         assert "nothing would be written" in said.out
+        assert "next: port what does not fit to this release, as docs/upgrades.md says" in said.err
+        assert "next: port" in patchkit("apply", "--root", root, "--patch", wrong).err
+
+    def test_refusal_that_says_what_helps_has_no_other_advice(
+        self, patchkit: Patchkit, root: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "tests.diff").write_text(DIFF + NEW_FILE.replace("vllm/extra.py", "tests/test_extra.py"))
+        said = patchkit("plan", "--root", root, "--patch", tmp_path / "tests.diff")
+        assert (said.status, "allow with --package-only" in said.out, said.err) == (1, True, "")
 
     def test_verbose_shows_exact_hunks(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         assert ": exact" not in patchkit("plan", "--root", root, "--patch", patch).out
@@ -136,6 +145,16 @@ class TestStatus:
         patchkit("apply", "--root", root, "--patch", patch)
         assert patchkit(*asked).status == 0
         assert patchkit(*asked, "--patch", wrong).status == 1
+
+    def test_what_is_required_and_missing_has_its_apply_command(
+        self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+    ) -> None:
+        patch = patch.rename(tmp_path / "it's one.diff")
+        asked = ("status", "--root", root, "--patch", patch, "--strip", "1", "--package-only", "--require-applied")
+        (words,) = re.findall("^next: `patchkit (.*)`$", patchkit(*asked).err, re.MULTILINE)
+        assert patchkit(*shlex.split(words)).status == 0
+        said = patchkit(*asked[:4], patch, "--require-applied")
+        assert (said.status, said.err) == (0, "")
 
     def test_document(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
@@ -288,6 +307,24 @@ class TestRevert:
         assert said.status == 1
         assert "upper.diff  refused" in said.out
         assert snapshot(root) == before
+        (words,) = re.findall("^next: take that out first: `patchkit (.*)`$", said.err, re.MULTILINE)
+        assert patchkit(*shlex.split(words)).status == 0
+        assert patchkit("revert", "--root", root, "--layer", "1").status == 0
+
+    def test_patch_of_a_series_that_needs_it_is_named(
+        self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+    ) -> None:
+        upper = tmp_path / "upper.diff"
+        upper.write_text(DIFF.replace("-RATE = 1", "-RATE = 2").replace("+RATE = 2", "+RATE = 3"))
+        where = ("--patches", tmp_path / "own", "--target", "vllm", "--root", root)
+        (tmp_path / "own").mkdir()
+        for one in (patch, upper):
+            assert patchkit("series", "import", one, *where).status == 0
+        assert patchkit("apply", *where, "--no-shipped", "--unlocked").status == 0
+        said = patchkit("revert", "--root", root, "0001-one.patch")
+        assert (said.status, said.err.endswith(f"--root {root} 0002-upper.patch`\n")) == (1, True)
+        assert patchkit("revert", "--root", root, "0002-upper.patch").status == 0
+        assert patchkit("revert", "--root", root, "0001-one.patch").status == 0
 
     def test_edits_are_saved_first(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
