@@ -68,7 +68,7 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
         show_plan(result.plan, output)
         output.line("refused: what lies above cannot stand without it; nothing was written", style="bad")
         for hint in _upper_first(result.plan):
-            output.note(f"next: {hint}")
+            output.line(f"next: {hint}")
     elif result.changed:
         left = len(result.plan.layers)
         output.line(f"reverted: {edit_words(result.plan)} changed, {counted(left, 'layer')} left", style="good")

@@ -91,7 +91,7 @@ def show_next(plan: Plan, output: Output) -> None:
     placements = [one for decision in plan.decisions for file in decision.files for one in file.placements]
     unfit = [one for one in placements if one.verdict in _UNFIT and "--base" not in one.reason]
     if unfit and not plan.warnings:
-        output.note("next: port what does not fit to this release, as docs/upgrades.md says, or take the one it is for")
+        output.line("next: port what does not fit to this release, as docs/upgrades.md says, or take the one it is for")
 
 
 def _show_decision(decision: Decision, output: Output, *, verbose: bool) -> None:

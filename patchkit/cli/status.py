@@ -77,7 +77,7 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
             status = ExitStatus.REFUSED
         _show(session, audit, status, output, missing=missing if require_applied else None)
         if missing and session.condition.standing in _APPLICABLE and not output.machine:
-            output.note(f"next: `patchkit apply {typed_tree(tree)}{typed_request(asked)}`")
+            output.line(f"next: `patchkit apply {typed_tree(tree)}{typed_request(asked)}`")
     return status
 
 
@@ -132,7 +132,7 @@ def _show_standing(condition: Condition, gone: WrongTreeError | None, output: Ou
     if gone is not None:
         output.line(gone.what, style="bad")
         output.line(f"  {gone.why}", style="bad")
-        output.note(f"next: {gone.hint}")
+        output.line(f"next: {gone.hint}")
         return
     bad = condition.standing in (Standing.DRIFTED, Standing.REPLACED, Standing.PENDING)
     output.line(f"{condition.standing.value}: {condition.reason}", style="bad" if bad else "good")
