@@ -16,6 +16,7 @@ from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
+from patchkit.typed import typed_path
 
 SCHEMA = 1
 LOCK_NAME = "series.lock"
@@ -158,24 +159,18 @@ def match_lock(lock: Lock, *, version: str, pristine: Callable[[str], str | None
 
 def lock_command(directory: Path, releases: Iterable[TargetTree] = ()) -> str:
     """Return the command that makes a series' lock anew, as one types it, on releases that are at hand."""
-    return f"patchkit series lock --patches {_typed(directory, 'DIR')} {release_options(releases)}"
+    return f"patchkit series lock --patches {typed_path(directory, 'DIR')} {release_options(releases)}"
 
 
 def release_options(releases: Iterable[TargetTree]) -> str:
     """Return the options that name wheels and trees; without any the wheel is for the user to name."""
     options = [
-        f"--artifact {_typed(tree.root, 'WHEEL')}"
+        f"--artifact {typed_path(tree.root, 'WHEEL')}"
         if tree.root.suffix == ".whl"
-        else f"--target {tree.engine} --root {_typed(tree.root, 'DIR')}"
+        else f"--target {tree.engine} --root {typed_path(tree.root, 'DIR')}"
         for tree in releases
     ]
     return " ".join(options) or "--artifact WHEEL"
-
-
-def _typed(path: Path, unprintable: str) -> str:
-    import shlex
-
-    return shlex.quote(str(path)) if str(path).isprintable() else unprintable
 
 
 def stale_patches(lock: Lock, patches: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from patchkit.cut import layer_paths, place_cut
 from patchkit.decision import Decision, Outcome
 from patchkit.diff.model import Verdict
 from patchkit.dist import recorded_sha256
+from patchkit.drift import check_workable
 from patchkit.errors import RefusedError, SeriesError, UsageError
 from patchkit.lock import Lock, LockedArtifact, LockedFile, stale_patches
 from patchkit.record import dataclass, replace
@@ -21,7 +22,6 @@ from patchkit.stack import Rendering, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, Kind, TreeEntry
 from patchkit.wanted import package_parent
-from patchkit.workflow import check_workable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

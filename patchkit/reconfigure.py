@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from patchkit.asking import Request, label_of, series_of
+from patchkit.drift import check_workable
 from patchkit.errors import RefusedError
 from patchkit.plan import Plan, Situation
 from patchkit.receipt import Origin, Receipt
@@ -13,7 +14,7 @@ from patchkit.series import Series
 from patchkit.session import Session
 from patchkit.stack import TAKEN_OUT
 from patchkit.toggles import usage_of
-from patchkit.workflow import Result, apply_request, check_workable
+from patchkit.workflow import Result, apply_request
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,11 +32,15 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
-    """How a tree stands. `files` are those that are not as patchkit left them, `reason` says it in words."""
+    """How a tree stands. `files` are those that are not as patchkit left them, `gone` those of them that are not there.
+
+    `reason` says it in words.
+    """
 
     standing: Standing
     files: tuple[PurePosixPath, ...]
     reason: str
+    gone: frozenset[PurePosixPath] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,11 +140,12 @@ def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Cond
         return Condition(standing=Standing.REPLACED, files=(), reason=f"the receipt is for {was}")
     if not changed:
         return Condition(standing=Standing.PATCHED, files=(), reason="every touched file is as patchkit left it")
+    gone = frozenset(file.path for file in changed if _is_absent(entries.get(file.path)))
     if _all_pristine(entries, receipt) or _is_reinstalled(tree, entries, receipt):
         again = "the files are the distribution's again" if receipt.distribution else "the files are as before patchkit"
-        return Condition(standing=Standing.REPLACED, files=_paths(changed), reason=again)
+        return Condition(standing=Standing.REPLACED, files=_paths(changed), reason=again, gone=gone)
     many = "1 file was" if len(changed) == 1 else f"{len(changed)} files were"
-    return Condition(standing=Standing.DRIFTED, files=_paths(changed), reason=f"{many} changed since")
+    return Condition(standing=Standing.DRIFTED, files=_paths(changed), reason=f"{many} changed since", gone=gone)
 
 
 def _paths(files: tuple[TouchedFile, ...]) -> tuple[PurePosixPath, ...]:

@@ -231,8 +231,8 @@ def section_for(series: Series, situation: Situation, terms: Terms) -> LockedArt
         return _in_tree(match.artifact, prefix)
     if terms.unlocked:
         return None
-    _check_receipt(series.lock, match, situation, prefix)
-    raise WrongTreeError(
+    gone = _gone_receipt(series.lock, match, situation, prefix)
+    raise gone or WrongTreeError(
         f"{tree.engine} {tree.version} in {tree.root} is not what the series was cut against",
         why="\n".join((match.reason, *(f"  differs: {path}" for path in match.mismatched))),
         hint="apply to the release named in the lock, or with --unlocked (every hunk then needs its own proof)",
@@ -247,20 +247,30 @@ def _in_tree(artifact: LockedArtifact, prefix: str) -> LockedArtifact:
     return replace(artifact, files=files, below=below)
 
 
-def _check_receipt(lock: Lock, match: LockMatch, situation: Situation, prefix: str) -> None:
-    """Refuse a tree that was patched and has lost its receipt, in words of its own: no other release would help."""
+def gone_receipt(series: Series, situation: Situation) -> WrongTreeError | None:
+    """Return what `apply` says of a tree that has a series and has lost its receipt, None for any other tree."""
+    if series.lock is None or situation.receipt is not None:
+        return None
+    prefix = package_parent(situation.tree)
+    match = match_lock(series.lock, version=situation.tree.version, pristine=_pristine_hash(situation.pristine, prefix))
+    return None if match.artifact is not None else _gone_receipt(series.lock, match, situation, prefix)
+
+
+def _gone_receipt(lock: Lock, match: LockMatch, situation: Situation, prefix: str) -> WrongTreeError | None:
+    """Say of a tree that was patched and has lost its receipt what no other release would help."""
     tree, digest = situation.tree, _pristine_hash(situation.pristine, prefix)
     whole = any(all(digest(file.path) == file.patched for file in artifact.files) for artifact in lock.artifacts)
     mark = "every file is as series.lock says the series makes it" if whole else ""
     if not whole and situation.receipt is None and match.mismatched:
         mark = _mark(lock, match.mismatched, situation, digest)
-    if mark:
-        having = "has this series already, but its" if whole else "was patched, but the"
-        raise WrongTreeError(
-            f"{tree.engine} {tree.version} in {tree.root} {having} receipt is gone",
-            why=f"{mark}; without `.patchkit` nothing can be reverted",
-            hint="leave it as it is, or install the release again and apply; copy `.patchkit` along with the package",
-        )
+    if not mark:
+        return None
+    having = "has this series already, but its" if whole else "was patched, but the"
+    return WrongTreeError(
+        f"{tree.engine} {tree.version} in {tree.root} {having} receipt is gone",
+        why=f"{mark}; without `.patchkit` nothing can be reverted",
+        hint="leave it as it is, or install the release again and apply; copy `.patchkit` along with the package",
+    )
 
 
 def _mark(lock: Lock, mismatched: tuple[str, ...], situation: Situation, digest: Callable[[str], str | None]) -> str:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from patchkit.asking import Asked, Request, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.decision import Outcome
+from patchkit.drift import check_workable
 from patchkit.errors import TreeChangedError, UsageError
 from patchkit.following import compile_anew, generated_files, is_stale
 from patchkit.generated import Generated, generated_again
@@ -115,12 +116,12 @@ def revert_layers(
 ) -> Result:
     """Take out everything, one layer by number, or one patch by name; the rest is rendered again, or the act refused.
 
-    A tree that drifted is refused unless `save_edits` is given: it gets the edits as a diff before anything is written.
+    A tree that drifted is refused unless `save_edits` is given: it gets the edits as a diff, b"" for none, before
+    anything is written.
     """
-    if session.condition.standing is Standing.DRIFTED and save_edits is not None:
-        save_edits(_edits_diff(session))
-    else:
-        check_workable(session)
+    drifted = session.condition.standing is Standing.DRIFTED
+    if save_edits is None or not drifted:
+        check_workable(session, patch=patch, layer=layer)
     if session.condition.standing is Standing.REPLACED:
         raise TreeChangedError(
             "nothing to revert: a reinstall replaced the patched files",
@@ -129,27 +130,14 @@ def revert_layers(
         )
     composition = _taken(session, patch, layer)
     plan = _plan(session.situation, composition, Terms(), check_all_syntax=False)
-    if plan.refused or not composition.changed:
+    if plan.refused:
+        return Result(plan=plan, changed=False, warnings=())
+    if save_edits is not None:
+        save_edits(_edits_diff(session) if drifted else b"")
+    if not composition.changed:
         return Result(plan=plan, changed=False, warnings=())
     warnings = _carry_out(session.state, plan, now=now, epoch=epoch)
     return Result(plan=plan, changed=True, warnings=warnings)
-
-
-def check_workable(session: Session) -> None:
-    """Refuse a tree that somebody changed since it was patched, or that an interrupted run left."""
-    condition = session.condition
-    if condition.standing is Standing.PENDING:
-        raise TreeChangedError(
-            f"{session.situation.tree.root}: an interrupted run left a journal",
-            why=condition.reason,
-            hint="run `patchkit apply` or `patchkit revert` again: it finishes what was begun first",
-        )
-    if condition.standing is Standing.DRIFTED:
-        raise TreeChangedError(
-            f"{session.situation.tree.root}: {condition.reason} patchkit wrote it",
-            why="\n".join(f"changed: {path}" for path in condition.files),
-            hint="undo the edits, or `patchkit revert --save-edits FILE`, which writes them to FILE as a diff first",
-        )
 
 
 def _edits_diff(session: Session) -> bytes:

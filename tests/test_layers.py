@@ -17,7 +17,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("output", "process", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
-    ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive"),
+    ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive", "typed"),
     ("trailers", "confined", "series", "lock", "audit"),
     ("receipt",),  # plan.py imports its records
     (
@@ -47,9 +47,22 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "store",
         "history",
         "remains",
+        "nearby",
         "transaction",
     ),
-    ("unnamed", "toggles", "asking", "advice", "compose", "session", "following", "workflow", "reconfigure", "running"),
+    (
+        "unnamed",
+        "toggles",
+        "asking",
+        "advice",
+        "compose",
+        "session",
+        "drift",
+        "following",
+        "workflow",
+        "reconfigure",
+        "running",
+    ),
     (
         "writing",
         "author",

@@ -16,7 +16,7 @@ from patchkit.cli.options import (
     timestamp,
     tree_options,
 )
-from patchkit.cli.show import edit_words, result_document, show_plan
+from patchkit.cli.show import edit_words, result_document, show_next, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -59,6 +59,7 @@ def _show(result: Result, output: Output) -> None:
         output.note(f"warning: {warning}", style="doubt")
     if result.plan.refused:
         output.line("refused: nothing was written", style="bad")
+        show_next(result.plan, output)
     elif result.changed:
         output.line(f"applied: {edit_words(result.plan)} changed", style="good")
     else:

@@ -8,11 +8,12 @@ import click
 
 from patchkit.cli.options import Choice, json_option, select_tree, tree_options
 from patchkit.diff.produce import produce_diff
+from patchkit.drift import check_workable
 from patchkit.errors import TreeChangedError
+from patchkit.nearby import place_warnings
 from patchkit.output import Output, one_line
 from patchkit.session import Session, Standing, open_session
 from patchkit.tree import Kind, TreeEntry
-from patchkit.workflow import check_workable
 
 
 @click.command("diff", short_help="What differs from pristine, as a unified diff.")
@@ -29,6 +30,8 @@ def command(*, choice: Choice, output: Output) -> int:
       patchkit diff --root ./site-packages > all-changes.diff
     """
     tree = select_tree(choice, output, plain=True)
+    for warning in place_warnings(tree):
+        output.note(f"warning: {warning}", style="doubt")
     with open_session(tree, write=False, say=output.note) as session:
         if session.condition.standing is Standing.PENDING:
             check_workable(session)

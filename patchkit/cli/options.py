@@ -121,6 +121,8 @@ def select_tree(
 
     `plain`: any directory will do.
     """
+    from patchkit.nearby import meant_below
+    from patchkit.state import HOME
     from patchkit.target import find_targets, parse_target, plain_target, resolve_target
 
     if choice.target:
@@ -131,25 +133,43 @@ def select_tree(
             fetched = fetch_wheel(spec, choice.fetch, progress=output.progress)
             spec = parse_target(choice.target, root=fetched, python=None)
         return resolve_target(spec)
-    if choice.root is None or choice.fetch is not None:
+    if choice.fetch is not None:
+        raise UsageError("--fetch goes with --target", why="give --target ENGINE==VERSION")
+    if choice.root is None and choice.python is None:
         raise UsageError(
-            "no tree named" if choice.fetch is None else "--fetch goes with --target",
+            "no tree named",
             why="give --target ENGINE==VERSION, or --root DIR",
-            hint="`patchkit targets` lists what is here",
+            hint="`--target vllm` takes the one that is here, of any version; `patchkit targets` lists what is here",
         )
     found = find_targets(root=choice.root, python=choice.python)
     if len(found) == 1:
         return found[0]
-    if not found and (plain or (asked is not None and asked["patch"])):
+    if found:
+        raise _several(choice, found)
+    if choice.root is None:
+        raise TargetError(f"no engine in {_place(choice)}", why="nothing that patchkit knows is installed there")
+    if plain or (asked is not None and asked["patch"]) or (choice.root / HOME / "tree").is_dir():
         return plain_target(choice.root)
-    if not found:
-        from patchkit.state import HOME
+    meant = meant_below(choice.root)
+    hint = f"did you mean {meant}" if meant else _OTHER_TREE
+    raise TargetError(f"no engine in {choice.root}", why="a series needs one", hint=hint)
 
-        if (choice.root / HOME / "tree").is_dir():
-            return plain_target(choice.root)
-        raise TargetError(f"no engine in {choice.root}", why="a series needs one", hint=_OTHER_TREE)
-    names = ", ".join(f"{tree.engine} {tree.version}" for tree in found)
-    raise TargetError(f"several engines in {choice.root}", why=f"found {names}", hint="say which with --target ENGINE")
+
+def _several(choice: Choice, found: tuple[TargetTree, ...]) -> TargetError:
+    """Say which engines are there, and what to type for each."""
+    from patchkit.typed import typed_tree
+
+    engines = dict.fromkeys(tree.engine for tree in found)
+    which = [f"--target {name}" for name in engines] if len(engines) > 1 else [typed_tree(tree) for tree in found]
+    return TargetError(
+        f"several engines in {_place(choice)}",
+        why=f"found {', '.join(f'{tree.engine} {tree.version}' for tree in found)}",
+        hint=f"say which: {', or '.join(which)}",
+    )
+
+
+def _place(choice: Choice) -> str:
+    return f"the environment of {choice.python}" if choice.root is None else str(choice.root)
 
 
 def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Request:
@@ -192,6 +212,30 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
         check_all_syntax=asked["check_syntax"],
         lenient=not asked["patches"],
     )
+
+
+def typed_request(asked: dict[str, Any]) -> str:
+    """Return the options of a request as one types them, each with a blank before it."""
+    import shlex
+
+    words = []
+    for name, value in asked.items():
+        option = _option_of(name)
+        if value is True:
+            words.append(option)
+        elif value is not None and value is not False:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"{option}={shlex.quote(str(one))}" for one in values]
+    return "".join(f" {word}" for word in words)
+
+
+def given_options(asked: dict[str, Any]) -> list[str]:
+    """Return the names of the options of a request that were given."""
+    return [_option_of(name) for name, value in asked.items() if value is not False and value not in (None, ())]
+
+
+def _option_of(name: str) -> str:
+    return "--set" if name == "settings" else f"--{name.replace('_', '-')}"
 
 
 def _opened_base(directory: Path | None, tree: TargetTree | None) -> Entries | None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
-from patchkit.cli.show import edit_words, plan_document, show_plan
+from patchkit.cli.show import edit_words, plan_document, show_next, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -40,6 +40,7 @@ def command(*, choice: Choice, asked: dict[str, Any], verbose: bool, output: Out
     show_plan(plan, output, verbose=verbose)
     if plan.refused:
         output.line("apply would refuse; nothing would be written", style="bad")
+        show_next(plan, output)
     else:
         output.line(f"apply would change {edit_words(plan)}" if changes else "nothing to do", style="good")
     return status

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
 
+from patchkit.cli.lost import lost_receipt
 from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
 from patchkit.cli.show import counted, edit_words, result_document, show_plan
 from patchkit.errors import ExitStatus, UsageError
+from patchkit.nearby import misplaced
 from patchkit.output import Output
+from patchkit.plan import Plan
 from patchkit.session import open_session
+from patchkit.target import TargetTree
+from patchkit.typed import typed_path, typed_tree
 from patchkit.workflow import revert_layers
 
 
@@ -41,10 +47,16 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     if patch and layer is not None:
         raise UsageError("PATCH and --layer name two things", hint="give one of them")
     tree = select_tree(choice, output, plain=True)
+    elsewhere = misplaced(tree)
+    if elsewhere is not None:
+        raise elsewhere
     epoch = source_date_epoch()
     output.acting = True
     with open_session(tree, write=True, say=output.note) as session:
-        saver = None if save_edits is None else partial(_save, save_edits)
+        gone = lost_receipt(session, lambda text: output.note(f"warning: {text}", style="doubt"))
+        if gone is not None:
+            raise gone
+        saver = None if save_edits is None else partial(_save, save_edits, tree, output)
         result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch, save_edits=saver)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
     if output.machine:
@@ -55,6 +67,8 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     if result.plan.refused:
         show_plan(result.plan, output)
         output.line("refused: what lies above cannot stand without it; nothing was written", style="bad")
+        for hint in _upper_first(result.plan):
+            output.line(f"next: {hint}")
     elif result.changed:
         left = len(result.plan.layers)
         output.line(f"reverted: {edit_words(result.plan)} changed, {counted(left, 'layer')} left", style="good")
@@ -63,8 +77,22 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     return status
 
 
-def _save(path: Path, diff: bytes) -> None:
-    """Write the edits to a file that is not there yet."""
+def _upper_first(plan: Plan) -> Iterator[str]:
+    """Yield the command that takes out the uppermost of what cannot stand, by its name where one patch has it."""
+    import shlex
+
+    names = [one.patch for one in plan.decisions]
+    for one in [one for one in reversed(plan.decisions) if one.refused][:1]:
+        plain = names.count(one.patch) == 1 and not one.patch.startswith("-")
+        which = shlex.quote(one.patch) if plain else f"--layer {one.number}"
+        yield f"take that out first: `patchkit revert {typed_tree(plan.tree)} {which}`"
+
+
+def _save(path: Path, tree: TargetTree, output: Output, diff: bytes) -> None:
+    """Write the edits to a file that is not there yet, and say how they come back."""
+    if not diff:
+        output.note(f"no edits by hand: {path} was not made")
+        return
     try:
         with path.open("xb") as stream:
             stream.write(diff)
@@ -72,3 +100,10 @@ def _save(path: Path, diff: bytes) -> None:
         raise UsageError(
             f"{path}: cannot be written", why=str(error.strerror), hint="name a file that is not there"
         ) from error
+    from patchkit.diff.parse import parse_patch
+
+    many, file = len(parse_patch(diff, source=str(path)).files), typed_path(path, "FILE")
+    output.note(f"edits saved: {path} ({counted(many, 'file')})")
+    output.note(
+        f"  on the same stack `patchkit apply {typed_tree(tree)} --patch {file}` or `git apply` brings them back"
+    )

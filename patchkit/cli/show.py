@@ -29,6 +29,7 @@ _STYLE = {
     Outcome.REFUSED: "bad",
     Outcome.PARTLY_APPLIED: "bad",
 }
+_UNFIT = (Verdict.CONFLICT, Verdict.MOVED, Verdict.FILE_GONE)
 
 
 def tree_words(tree: TargetTree) -> str:
@@ -83,6 +84,14 @@ def show_plan(plan: Plan, output: Output, *, verbose: bool = False) -> None:
         output.line(f"refused: {problem}", style="bad")
     for warning in plan.warnings:
         output.note(f"warning: {warning}", style="doubt")
+
+
+def show_next(plan: Plan, output: Output) -> None:
+    """Write what to do with hunks that do not fit, unless their reasons or the plan's warnings say what helps."""
+    placements = [one for decision in plan.decisions for file in decision.files for one in file.placements]
+    unfit = [one for one in placements if one.verdict in _UNFIT and "--base" not in one.reason]
+    if unfit and not plan.warnings:
+        output.line("next: port what does not fit to this release, as docs/upgrades.md says, or take the one it is for")
 
 
 def _show_decision(decision: Decision, output: Output, *, verbose: bool) -> None:
@@ -219,6 +228,7 @@ def status_document(tree: TargetTree, condition: Condition, receipt: Receipt | N
         "standing": condition.standing.value,
         "reason": condition.reason,
         "changed": [str(path) for path in condition.files],
+        "gone": sorted(str(path) for path in condition.gone),
         "layers": [] if receipt is None else [_layer_document(layer) for layer in receipt.layers],
         "configuration": {} if receipt is None else dict(receipt.configuration),
         "values": {} if receipt is None else {name: text for name, _, text in receipt.resolved},

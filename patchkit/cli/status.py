@@ -8,15 +8,28 @@ from typing import Any
 import click
 
 from patchkit.audit import Audit, audit_package
-from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
+from patchkit.cli.lost import lost_receipt
+from patchkit.cli.options import (
+    Choice,
+    given_options,
+    json_option,
+    make_request,
+    request_options,
+    select_tree,
+    tree_options,
+    typed_request,
+)
 from patchkit.cli.show import layer_lines, status_document, tree_words
-from patchkit.errors import ExitStatus, TargetError
+from patchkit.drift import changed_lines
+from patchkit.errors import ExitStatus, TargetError, UsageError, WrongTreeError
 from patchkit.generated import Definitions
+from patchkit.nearby import place_warnings
 from patchkit.output import Output
 from patchkit.receipt import Receipt
 from patchkit.remains import find_remains
-from patchkit.session import Session, Standing, open_session
+from patchkit.session import Condition, Session, Standing, open_session
 from patchkit.target import TargetTree, parse_target
+from patchkit.typed import typed_tree
 from patchkit.unnamed import read_definitions
 from patchkit.workflow import missing_from
 
@@ -27,6 +40,7 @@ _STATUS = {
     Standing.REPLACED: ExitStatus.TREE_CHANGED,
     Standing.PENDING: ExitStatus.TREE_CHANGED,
 }
+_APPLICABLE = (Standing.UNPATCHED, Standing.PATCHED, Standing.REPLACED)
 
 
 @click.command("status", short_help="How a tree stands.")
@@ -46,6 +60,8 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
       patchkit status --target vllm==0.6.3 --require-applied
       patchkit status --root ./site-packages --json
     """
+    if not require_applied:
+        _check_nothing_asked(asked)
     try:
         tree = select_tree(choice, output, asked, plain=not require_applied)
     except TargetError:
@@ -60,7 +76,20 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
         if missing and status is ExitStatus.DONE:
             status = ExitStatus.REFUSED
         _show(session, audit, status, output, missing=missing if require_applied else None)
+        if missing and session.condition.standing in _APPLICABLE and not output.machine:
+            output.line(f"next: `patchkit apply {typed_tree(tree)}{typed_request(asked)}`")
     return status
+
+
+def _check_nothing_asked(asked: dict[str, Any]) -> None:
+    """Refuse options that would be ignored: somebody counts on an answer to them."""
+    given = given_options(asked)
+    if given:
+        raise UsageError(
+            f"{given[0]} goes with --require-applied",
+            why="without it `status` says how the tree stands, whatever was asked for",
+            hint="add --require-applied, or `patchkit plan` shows what apply would do",
+        )
 
 
 def _what_is_left(choice: Choice) -> TargetTree | None:
@@ -75,15 +104,17 @@ def _show(
 ) -> None:
     """Write how the tree stands; `missing` is None when nothing was required."""
     situation, condition = session.situation, session.condition
+    warnings = [*place_warnings(situation.tree)]
+    gone = lost_receipt(session, warnings.append)
     if output.machine:
         document = {**status_document(situation.tree, condition, situation.receipt), "status": int(status)}
+        document["warnings"] = [*warnings, *([f"{gone.what}: {gone.why}"] if gone is not None else ())]
         output.document({**document, "audit": _audit_document(audit), "missing": list(missing or ())})
         return
     output.line(tree_words(situation.tree), style="head")
-    bad = condition.standing in (Standing.DRIFTED, Standing.REPLACED, Standing.PENDING)
-    output.line(f"{condition.standing.value}: {condition.reason}", style="bad" if bad else "good")
-    for path in condition.files:
-        output.line(f"  changed: {path}", style="bad")
+    for warning in warnings:
+        output.note(f"warning: {warning}", style="doubt")
+    _show_standing(condition, gone, output)
     if situation.receipt is not None:
         for line, style in layer_lines(situation.receipt.layers):
             output.line(line, style=style)
@@ -95,6 +126,18 @@ def _show(
         output.line("required: " + ("applied" if status == ExitStatus.DONE else "NOT applied"), style="head")
         for line in missing:
             output.line(f"  {line}", style="bad")
+
+
+def _show_standing(condition: Condition, gone: WrongTreeError | None, output: Output) -> None:
+    if gone is not None:
+        output.line(gone.what, style="bad")
+        output.line(f"  {gone.why}", style="bad")
+        output.line(f"next: {gone.hint}")
+        return
+    bad = condition.standing in (Standing.DRIFTED, Standing.REPLACED, Standing.PENDING)
+    output.line(f"{condition.standing.value}: {condition.reason}", style="bad" if bad else "good")
+    for line in changed_lines(condition):
+        output.line(f"  {line}", style="bad")
 
 
 def _asked_lines(receipt: Receipt, definitions: Mapping[str, Definitions]) -> Iterator[tuple[str, str]]:
@@ -116,7 +159,9 @@ def _asked_lines(receipt: Receipt, definitions: Mapping[str, Definitions]) -> It
 
 
 def _show_audit(audit: Audit, output: Output) -> None:
-    output.line(f"{audit.compared} of {audit.listed} files compared with RECORD, {len(audit.edited)} differ")
+    rest = "; not compared: other packages' and installers' files, rows without a hash, files above 4 MiB"
+    words = f"{audit.compared} of {audit.listed} files compared with RECORD, {len(audit.edited)} differ"
+    output.line(f"{words}{rest if audit.compared < audit.listed else ''}")
     for path in audit.edited:
         output.line(f"  not as installed: {path}", style="doubt")
 

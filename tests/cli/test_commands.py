@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import shlex
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -10,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.blackbox.command import snapshot
-from tests.blackbox.wheels import CHANGED, DIFF, MODULE, engine, wheel_tree, write_tree
-from tests.cli.said import Patchkit
+from tests.blackbox.wheels import CHANGED, DIFF, MODULE, NEW_FILE, engine, wheel_tree, write_tree
+from tests.cli.said import Patchkit, Said
 
 PLAN_KEYS = {
     "schema",
@@ -50,6 +53,15 @@ class TestPlan:
         assert said.status == 1
         assert "hunk 1 (line 2, patch line 4): conflict" in said.out
         assert "nothing would be written" in said.out
+        assert "next: port what does not fit to this release, as docs/upgrades.md says" in said.out
+        assert "next: port" in patchkit("apply", "--root", root, "--patch", wrong).out
+
+    def test_refusal_that_says_what_helps_has_no_other_advice(
+        self, patchkit: Patchkit, root: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "tests.diff").write_text(DIFF + NEW_FILE.replace("vllm/extra.py", "tests/test_extra.py"))
+        said = patchkit("plan", "--root", root, "--patch", tmp_path / "tests.diff")
+        assert (said.status, "allow with --package-only" in said.out, "next: " in said.out) == (1, True, False)
 
     def test_verbose_shows_exact_hunks(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         assert ": exact" not in patchkit("plan", "--root", root, "--patch", patch).out
@@ -134,6 +146,16 @@ class TestStatus:
         assert patchkit(*asked).status == 0
         assert patchkit(*asked, "--patch", wrong).status == 1
 
+    def test_what_is_required_and_missing_has_its_apply_command(
+        self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+    ) -> None:
+        patch = patch.rename(tmp_path / "it's one.diff")
+        asked = ("status", "--root", root, "--patch", patch, "--strip", "1", "--package-only", "--require-applied")
+        (words,) = re.findall("^next: `patchkit (.*)`$", patchkit(*asked).out, re.MULTILINE)
+        assert patchkit(*shlex.split(words)).status == 0
+        said = patchkit(*asked[:4], patch, "--require-applied")
+        assert (said.status, "next: " in said.out) == (0, False)
+
     def test_document(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/extra.py").write_text("by hand\n")
@@ -144,6 +166,88 @@ class TestStatus:
         assert document["changed"] == ["vllm/extra.py"]
         assert document["layers"][0]["patches"][0]["sha256"] == sha256(patch.read_bytes())
         assert set(document["files"][0]) == {"path", "pristine", "current"}
+
+    def test_file_that_is_gone_is_not_called_changed(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
+        patchkit("apply", "--root", root, "--patch", patch)
+        write_tree(root, wheel_tree("vllm", "0.6.3", engine(), installer="pip"))
+        (root / "vllm/extra.py").unlink()
+        said = patchkit("status", "--root", root)
+        assert said.status == 5
+        assert "  changed: vllm/engine.py\n" in said.out
+        assert "  gone: vllm/extra.py\n" in said.out
+        document = patchkit("status", "--root", root, "--json").document
+        assert document["gone"] == ["vllm/extra.py"]
+        assert set(document["changed"]) > {"vllm/extra.py"}
+
+    def test_why_not_all_files_are_compared(self, patchkit: Patchkit, root: Path) -> None:
+        assert (
+            "differ; not compared: other packages' and installers' files, rows"
+            in patchkit("status", "--root", root).out
+        )
+
+    @pytest.mark.parametrize(
+        "option",
+        [("--patch", "/nonexist"), ("--set", "CONFIG_NOPE=y"), ("--strip", "0"), ("--no-shipped",)],
+        ids=" ".join,
+    )
+    def test_option_that_would_be_ignored_is_refused(
+        self, option: tuple[str, ...], patchkit: Patchkit, root: Path
+    ) -> None:
+        said = patchkit("status", "--root", root, *option)
+        assert (said.status, f"error: {option[0]} goes with --require-applied" in said.err) == (2, True)
+
+
+class TestLostReceipt:
+    @pytest.fixture
+    def lost(self, patchkit: Patchkit, tmp_path: Path, patch: Path) -> Path:
+        """Return a tree with a series of the working directory's pyproject.toml, and without `.patchkit`."""
+        root = write_tree(tmp_path / "lost", wheel_tree("vllm", "0.1.0", engine(), installer="pip"))
+        where = ("--patches", tmp_path / "own", "--target", "vllm", "--root", root)
+        (tmp_path / "own").mkdir()
+        (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["own"]\n')
+        assert patchkit("series", "import", patch, *where).status == 0
+        assert patchkit("series", "lock", *where).status == 0
+        assert patchkit("apply", "--root", root).status == 0
+        shutil.rmtree(root / ".patchkit")
+        return root
+
+    @pytest.mark.parametrize("command", ["revert", "plan"])
+    def test_revert_refuses_as_plan_does(self, command: str, patchkit: Patchkit, lost: Path) -> None:
+        said = patchkit(command, "--root", lost)
+        assert said.status == 4
+        assert f"error: vllm 0.1.0 in {lost} has this series already, but its receipt is gone\n" in said.err
+
+    def test_status_has_the_same_words(self, patchkit: Patchkit, lost: Path) -> None:
+        said = patchkit("status", "--root", lost)
+        assert (said.status, "not patched" in said.out) == (0, False)
+        assert f"vllm 0.1.0 in {lost} has this series already, but its receipt is gone\n" in said.out
+        assert "next: leave it as it is" in said.out
+        (warning,) = patchkit("status", "--root", lost, "--json").document["warnings"]
+        assert "receipt is gone: every file is as series.lock says" in warning
+
+    def test_one_file_is_enough(self, patchkit: Patchkit, lost: Path) -> None:
+        (lost / "vllm/extra.py").unlink()
+        assert "was patched, but the receipt is gone" in patchkit("status", "--root", lost).out
+
+    def test_tree_as_released_has_lost_nothing(self, patchkit: Patchkit, lost: Path) -> None:
+        write_tree(lost, wheel_tree("vllm", "0.1.0", engine(), installer="pip"))
+        (lost / "vllm/extra.py").unlink()
+        assert "not patched: no receipt\n" in patchkit("status", "--root", lost).out
+        assert "nothing to do" in patchkit("revert", "--root", lost).out
+
+    def test_series_that_cannot_be_read_is_said(self, patchkit: Patchkit, lost: Path, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["gone"]\n')
+        said = patchkit("status", "--root", lost)
+        assert said.status == 0
+        assert "warning: not compared with every series: " in said.err
+        (warning,) = patchkit("status", "--root", lost, "--json").document["warnings"]
+        assert warning.startswith("not compared with every series: ")
+
+    def test_interrupted_run_has_lost_nothing(self, patchkit: Patchkit, lost: Path) -> None:
+        (lost / ".patchkit/vllm").mkdir(parents=True)
+        (lost / ".patchkit/vllm/journal.json").touch()
+        said = patchkit("status", "--root", lost)
+        assert (said.status, "interrupted: " in said.out, "receipt is gone" in said.out) == (5, True, False)
 
 
 class TestDiff:
@@ -203,12 +307,33 @@ class TestRevert:
         assert said.status == 1
         assert "upper.diff  refused" in said.out
         assert snapshot(root) == before
+        (words,) = re.findall("^next: take that out first: `patchkit (.*)`$", said.out, re.MULTILINE)
+        assert patchkit(*shlex.split(words)).status == 0
+        assert patchkit("revert", "--root", root, "--layer", "1").status == 0
+
+    def test_patch_of_a_series_that_needs_it_is_named(
+        self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+    ) -> None:
+        upper = tmp_path / "upper.diff"
+        upper.write_text(DIFF.replace("-RATE = 1", "-RATE = 2").replace("+RATE = 2", "+RATE = 3"))
+        where = ("--patches", tmp_path / "own", "--target", "vllm", "--root", root)
+        (tmp_path / "own").mkdir()
+        for one in (patch, upper):
+            assert patchkit("series", "import", one, *where).status == 0
+        assert patchkit("apply", *where, "--no-shipped", "--unlocked").status == 0
+        said = patchkit("revert", "--root", root, "0001-one.patch")
+        assert (said.status, said.out.endswith(f"--root {root} 0002-upper.patch`\n")) == (1, True)
+        assert patchkit("revert", "--root", root, "0002-upper.patch").status == 0
+        assert patchkit("revert", "--root", root, "0001-one.patch").status == 0
 
     def test_edits_are_saved_first(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
         patchkit("apply", "--root", root, "--patch", patch)
         (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
         saved = tmp_path / "saved.diff"
-        assert patchkit("revert", "--root", root, "--save-edits", saved).status == 0
+        said = patchkit("revert", "--root", root, "--save-edits", saved)
+        assert said.status == 0
+        assert f"edits saved: {saved} (1 file)\n" in said.err
+        assert f"--root {root} --patch {saved}`" in said.err
         assert "+# mine" in saved.read_text()
         assert (root / "vllm/engine.py").read_bytes() == MODULE
 
@@ -218,6 +343,84 @@ class TestRevert:
         assert patchkit("revert", "--root", root, "--save-edits", patch).status == 2
         assert (root / "vllm/engine.py").read_bytes().endswith(b"# mine\n")
         assert patch.read_text().startswith(DIFF)
+
+    def test_no_edits_make_no_file(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+        patchkit("apply", "--root", root, "--patch", patch)
+        saved = tmp_path / "saved.diff"
+        said = patchkit("revert", "--root", root, "--save-edits", saved)
+        assert (said.status, said.err, saved.exists()) == (0, f"no edits by hand: {saved} was not made\n", False)
+
+    def test_refused_revert_saves_no_edits(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> None:
+        patchkit("apply", "--root", root, "--patch", patch)
+        (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
+        saved = tmp_path / "saved.diff"
+        assert patchkit("revert", "--root", root, "--save-edits", saved, "other.diff").status == 2
+        assert not saved.exists()
+
+
+class TestDriftHint:
+    """What the hint says is typed as it stands, from another directory, and does what the hint says."""
+
+    @pytest.fixture
+    def drifted(self, patchkit: Patchkit, tmp_path: Path) -> Path:
+        """Return a tree with two layers and an edit by hand; nothing in its names is safe in a shell."""
+        root = write_tree(tmp_path / "a tree's $HOME", wheel_tree("vllm", "0.6.3", engine(), installer="pip"))
+        for name, text in (("-its 1st.diff", DIFF), ("2.diff", NEW_FILE)):
+            (tmp_path / name).write_text(text)
+            assert patchkit("apply", "--root", root, f"--patch={tmp_path / name}").status == 0
+        (root / "vllm/engine.py").write_bytes(CHANGED + b"# mine\n")
+        return root
+
+    def typed(self, said: Said, patchkit: Patchkit, saved: Path) -> Said:
+        assert said.status == 5
+        (words,) = re.findall(r"^next: .*`patchkit (.*)`: FILE gets", said.err, re.MULTILINE)
+        return patchkit(*(str(saved) if word == "FILE" else word for word in shlex.split(words)))
+
+    @pytest.mark.parametrize(
+        ("arguments", "taken", "left"),
+        [
+            (("--layer", "1"), "layer 1", ["2.diff"]),
+            (("--", "-its 1st.diff"), "-its 1st.diff", ["2.diff"]),
+            (("2.diff",), "2.diff", ["-its 1st.diff"]),
+            ((), "the whole stack (2 layers)", []),
+        ],
+        ids=["layer", "strange name", "name", "all"],
+    )
+    def test_revert(
+        self,
+        arguments: tuple[str, ...],
+        taken: str,
+        left: list[str],
+        patchkit: Patchkit,
+        drifted: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        said = patchkit("revert", "--root", drifted, *arguments)
+        assert f"and {taken} is taken out with them" in said.err
+        monkeypatch.chdir("/")
+        assert self.typed(said, patchkit, tmp_path / "saved.diff").status == 0
+        layers = patchkit("status", "--root", drifted, "--json").document["layers"]
+        assert [layer["name"] for layer in layers] == left
+        assert "+# mine" in (tmp_path / "saved.diff").read_text()
+
+    @pytest.mark.parametrize("command", [("apply",), ("plan",), ("config", "set", "CONFIG_X=y")], ids=" ".join)
+    def test_other_acts_say_that_all_goes(
+        self, command: tuple[str, ...], patchkit: Patchkit, drifted: Path, tmp_path: Path
+    ) -> None:
+        said = patchkit(*command, "--root", drifted)
+        assert "and the whole stack (2 layers) is taken out with them" in said.err
+        assert self.typed(said, patchkit, tmp_path / "saved.diff").status == 0
+        assert (drifted / "vllm/engine.py").read_bytes() == MODULE
+
+    def test_plain_tree_is_named_by_its_root(self, patchkit: Patchkit, tmp_path: Path) -> None:
+        root = write_tree(tmp_path / "plain", {"f": b"a\n"})
+        (tmp_path / "f.diff").write_text("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n")
+        patchkit("apply", "--root", root, "--patch", tmp_path / "f.diff")
+        (root / "f").write_bytes(b"c\n")
+        said = patchkit("revert", "--root", root)
+        assert f"`patchkit revert --root {root} --save-edits FILE`" in said.err
+        assert self.typed(said, patchkit, tmp_path / "saved.diff").status == 0
 
 
 class TestTargets:
@@ -242,6 +445,70 @@ class TestTargets:
     def test_none(self, patchkit: Patchkit, tmp_path: Path) -> None:
         said = patchkit("targets", "--root", tmp_path)
         assert (said.status, "no engine found" in said.out) == (0, True)
+
+
+class TestNamedTree:
+    """Options that name no tree, or the directory above the one that is meant."""
+
+    @pytest.fixture
+    def above(self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path) -> Path:
+        """Return a directory with a patched tree one level down."""
+        assert patchkit("apply", "--root", root, "--patch", patch).status == 0
+        return tmp_path
+
+    def test_revert_above_a_patched_tree_is_refused(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        said = patchkit("revert", "--root", above)
+        assert (said.status, f"next: did you mean --root {root}\n" in said.err) == (1, True)
+        assert patchkit("revert", "--root", root).status == 0
+        assert patchkit("revert", "--root", above).status == 0, "nothing below is patched any more"
+
+    def test_two_levels_and_an_environment_are_looked_at(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        site = above / "project/.venv/lib/python3.11/site-packages"
+        site.parent.mkdir(parents=True)
+        (above / "project/.venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+        root.rename(site)
+        assert f"did you mean --root {site}\n" in patchkit("revert", "--root", above / "project").err
+        assert patchkit("revert", "--root", above).status == 0, "too far down to be looked for"
+        site.rename(above / "project/tree")
+        assert patchkit("revert", "--root", above).status == 1
+
+    @pytest.mark.parametrize("command", ["status", "diff"])
+    def test_looking_above_a_patched_tree_is_warned_of(
+        self, command: str, patchkit: Patchkit, above: Path, root: Path
+    ) -> None:
+        said = patchkit(command, "--root", above)
+        assert said.status == 0
+        assert f"but a tree below it is: did you mean --root {root}\n" in said.err
+        assert "warning" not in patchkit(command, "--root", root).err
+
+    def test_status_document_has_the_warning(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        (warning,) = patchkit("status", "--root", above, "--json").document["warnings"]
+        assert str(root) in warning
+        assert patchkit("status", "--root", root, "--json").document["warnings"] == []
+
+    def test_series_above_a_patched_tree_is_told_where_it_is(self, patchkit: Patchkit, above: Path, root: Path) -> None:
+        said = patchkit("plan", "--root", above)
+        assert (said.status, f"next: did you mean --root {root}\n" in said.err) == (1, True)
+
+    def test_nothing_named_says_that_an_engine_is_enough(self, patchkit: Patchkit) -> None:
+        assert "`--target vllm` takes the one that is here" in patchkit("plan").err
+
+    def test_interpreter_alone_names_its_only_engine(self, patchkit: Patchkit, patch: Path, tmp_path: Path) -> None:
+        venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+        (site,) = tmp_path.glob("env/lib/python3*/site-packages")
+        where = ("--python", tmp_path / "env/bin/python")
+        said = patchkit("plan", *where, "--patch", patch)
+        assert (said.status, f"no engine in the environment of {where[1]}" in said.err) == (1, True)
+        write_tree(site, wheel_tree("vllm", "0.6.3", engine(), installer="pip"))
+        assert patchkit("apply", *where, "--patch", patch).status == 0
+        for command in ("plan", "status", "diff"):
+            assert patchkit(command, *where, *(("--patch", patch) if command == "plan" else ())).status == 0
+        write_tree(site, wheel_tree("sglang", "0.5.1", engine("sglang", "0.5.1")))
+        said = patchkit("status", *where)
+        assert said.status == 1
+        assert "found sglang 0.5.1, vllm 0.6.3" in said.err
+        assert "next: say which: --target sglang, or --target vllm\n" in said.err
+        assert patchkit("status", *where, "--target", "vllm").status == 0
 
 
 def test_warnings_of_the_writing_are_in_the_document(patchkit: Patchkit, tmp_path: Path) -> None:
