@@ -378,6 +378,52 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     assert "unchanged" in series("refresh", "0002-p.patch", "--patches", "own", "--work", "x").out
 
 
+def _two_hunks(directory: Path, wheel: str, series: Any) -> bytes:
+    """Give the only patch of a series a second hunk, and return the engine's module as it leaves it."""
+    series("edit", "0001-p.patch", "--patches", str(directory), "--work", "made", "--artifact", wheel)
+    wanted = Path("made/vllm/engine.py").read_bytes() + b"\n\nMORE = 1\n"
+    Path("made/vllm/engine.py").write_bytes(wanted)
+    series("refresh", "0001-p.patch", "--patches", str(directory), "--work", "made")
+    return wanted
+
+
+def test_rejected_hunk_in_a_work_directory_is_refused_until_it_is_removed(tmp_path: Path, series: Any) -> None:
+    own = _own(DIFF)
+    long = MODULE + b"\n" * 9 + b"END = 1\n"
+    first = str(wheel_file(tmp_path / "first", "vllm", "0.6.3", engine(engine=long)))
+    wanted = _two_hunks(own, first, series)
+    before = (own / "0001-p.patch").read_bytes()
+    assert before.count(b"\n@@ ") == 2
+    second = str(
+        wheel_file(tmp_path / "second", "vllm", "0.6.3", engine(engine=long.replace(b"RATE = 1", b"RATE = 7")))
+    )
+    series("edit", "0001-p.patch", "--bare", "--patches", "own", "--work", "w", "--artifact", second)
+    done = subprocess.run(["patch", "-p1", "-d", "w"], input=before, capture_output=True, check=False)
+    assert b"1 out of 2 hunks FAILED" in done.stdout
+
+    refused = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
+
+    assert "w: 1 file with rejected hunks" in refused
+    assert "w/vllm/engine.py.rej" in refused
+    assert "remove the .rej, then refresh again" in refused
+    assert (own / "0001-p.patch").read_bytes() == before
+    Path("w/vllm/engine.py.rej").unlink()
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").err
+    assert "warning: it has 1 hunk in 1 file now, 2 hunks in 1 file before" in said
+    Path("w/vllm/engine.py").write_bytes(wanted)
+    assert "warning" not in series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").err
+
+
+def test_refresh_that_loses_a_file_says_so(wheel: str, series: Any) -> None:
+    _own(DIFF + NEW_FILE)
+    series("edit", "0001-p.patch", "--patches", "own", "--work", "w", "--artifact", wheel)
+    Path("w/vllm/extra.py").unlink()
+
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").err
+
+    assert "warning: it has 1 hunk in 1 file now, 2 hunks in 2 files before" in said
+
+
 def test_bare_directory_of_a_patch_that_it_cannot_show_whole_is_refused(wheel: str, series: Any) -> None:
     _own(DIFF + DIFF.replace("vllm/engine", "tests/test_engine"))
 
