@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from pathlib import Path
+from itertools import chain, count
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -57,6 +58,27 @@ def ground_options(function: _Function) -> _Function:
 def names_a_tree(choice: Choice) -> bool:
     """Tell whether the options name a tree at all."""
     return bool(choice.target or choice.root or choice.python or choice.fetch)
+
+
+def typed(*words: object) -> str:
+    """Return words of a command line as one types them."""
+    import shlex
+
+    return shlex.join(map(str, words))
+
+
+def typed_release(choice: Choice, artifacts: tuple[Path, ...] = ()) -> str:
+    """Return the options that name a release, as they were typed; a downloaded one is named where it lies now."""
+    named = {"--target": choice.target, "--root": choice.fetch or choice.root, "--python": choice.python}
+    options = [word for option, value in named.items() if value for word in (option, value)]
+    return typed(*options, *(word for path in artifacts for word in ("--artifact", path)))
+
+
+def free_work(patch: str) -> str:
+    """Return a name for a patch's work directory that is not taken here."""
+    stem = PurePosixPath(patch).name.partition(".")[0]
+    names = chain((stem,), (f"{stem}-{number}" for number in count(2)))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager

@@ -11,11 +11,14 @@ from patchkit.archive import Artifact
 from patchkit.author import NamePaths, import_patch
 from patchkit.catalogue import default_applies_to, series_directory
 from patchkit.cli.ground import (
+    free_work,
     ground_options,
     make_letterhead,
     on_shipped_option,
     open_grounds,
     patches_option,
+    typed,
+    typed_release,
     writing,
 )
 from patchkit.cli.options import Choice, command_output
@@ -23,11 +26,12 @@ from patchkit.cli.reading import read_patch
 from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.render import render_file
-from patchkit.errors import UsageError
-from patchkit.locking import ground_of
+from patchkit.errors import PatchkitError, UsageError
+from patchkit.lint import Severity, lint_decision
+from patchkit.locking import ground_of, render_series
 from patchkit.naming import names_as_written, names_in_tree
 from patchkit.output import Output
-from patchkit.series import Series, read_entries, stands_on_shipped
+from patchkit.series import Series, read_entries, read_series, stands_on_shipped
 from patchkit.strip import outside_note
 from patchkit.trailers import parse_trailers
 
@@ -88,10 +92,16 @@ def command(  # noqa: PLR0913 -- an option each
                 applies_to=default_applies_to(tree),
                 on_shipped=on_shipped,
             )
-    output.line(f"imported: {written.path}", style="good")
-    _show_twins(directory, written.name, output)
-    _show_outside(written.outside, output, left_out=package_only)
-    output.note(f"next: fill in its header, then patchkit series lint {patches}")
+        output.line(f"imported: {written.path}", style="good")
+        _show_twins(directory, written.name, output)
+        _show_outside(written.outside, output, left_out=package_only)
+        release = typed_release(choice, artifact)
+        if ground is not None and _show_unplaced(directory, written.name, ground, output):
+            bare = typed(
+                "series", "edit", written.name, "--bare", "--patches", patches, "--work", free_work(written.name)
+            )
+            output.note(f"to make it anew on this release: patchkit {bare} {release}")
+    output.note(f"next: fill in its header, then {typed('patchkit', 'series', 'lint', patches)} {release}".rstrip())
     return 0
 
 
@@ -101,6 +111,25 @@ def _stood_on(release: Artifact | None, directory: Path, *, on_shipped: bool) ->
         return release
     begun = Series(engine=release.tree.engine, version="", directory=directory, entries=(), lock=None, on_shipped=True)
     return ground_of(begun, release)[0]
+
+
+def _show_unplaced(directory: Path, name: str, release: Artifact, output: Output) -> bool:
+    """Say of which hunks the release has no place, and tell whether there are any; the patch is imported all the same.
+
+    What stands below it is the series as it is.
+    """
+    output.progress("placing it on the release")
+    try:
+        series = read_series(directory, engine=release.tree.engine, version=directory.name)
+        placed = [one for one in render_series(series, release).decisions if one.patch == name]
+    except PatchkitError as error:
+        output.note(f"warning: {name}: not tried on the release: {error.what}", style="doubt")
+        return False
+    found = [finding for one in placed for finding in lint_decision(series, one)]
+    faults = [finding for finding in found if finding.severity is Severity.ERROR]
+    for fault in faults:
+        output.note(f"warning: {fault.place}: {fault.what}", style="doubt")
+    return bool(faults)
 
 
 def _show_twins(directory: Path, name: str, output: Output) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -363,7 +364,7 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
     assert "1 later patch does not apply any more" in said
     release = f"--artifact {Path(wheel).resolve()}"
-    assert f"next: patchkit series edit 0002-p.patch --bare --patches own --work DIR {release}" in said
+    assert f"next: patchkit series edit 0002-p.patch --bare --patches own --work 0002-p {release}" in said
     assert "edit 0002-p.patch --bare" in series("edit", "0002-p.patch", "--work", "x", *where, status=1).err
 
     series("edit", "0002-p.patch", "--bare", "--work", "x", *where)
@@ -376,6 +377,92 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     assert (own / "0002-p.patch").read_bytes().startswith(header)
     assert _git_applied(own / "0001-p.patch", own / "0002-p.patch")["engine.py"] == CHANGED
     assert "unchanged" in series("refresh", "0002-p.patch", "--patches", "own", "--work", "x").out
+
+
+@pytest.fixture
+def typed(series: Any) -> Any:
+    """Run the command that an output names, as a shell would take its words."""
+
+    def run_named(said: str, name: str) -> _Ran:
+        (command,) = re.findall(rf"patchkit series ({name} .*)", said)
+        ran: _Ran = series(*shlex.split(command))
+        return ran
+
+    return run_named
+
+
+def test_commands_that_are_named_next_lead_from_new_to_a_lock(series: Any, typed: Any) -> None:
+    _pristine("a site")
+
+    said = series("new", "fast", "--patches", "our own", "--root", "a site", "--target", "vllm", "--subject", SUBJECT)
+
+    assert said.err.endswith("--patches 'our own' --work 0001-fast --target vllm --root 'a site'\n")
+    said = typed(said.err, "edit")
+    Path("0001-fast/vllm/engine.py").write_bytes(CHANGED)
+    said = typed(said.err, "refresh")
+    assert "refreshed" in said.out
+    assert "written: our own/vllm/0.6.3/series.lock" in typed(said.err, "lock").out
+    taken = series("edit", "0001-fast.patch", "--patches", "our own", "--work", "w", "--root", "a site")
+    Path("w/vllm/engine.py").write_bytes(MODULE.replace(b"RATE = 1", b"RATE = 3"))
+    stale = typed(taken.err, "refresh").err
+    assert "the lock is stale, make it anew: patchkit series lock" in stale
+    assert "next: " not in stale
+
+
+def test_work_directory_that_is_named_next_is_not_taken(series: Any) -> None:
+    _pristine()
+    Path("0001-fast").mkdir()
+    Path("0001-fast-2").mkdir()
+
+    said = series("new", "fast", "--patches", "own", "--root", "pristine", "--subject", SUBJECT).err
+
+    assert "--work 0001-fast-3 --root pristine" in said
+
+
+def test_refresh_of_a_checkout_names_no_lock_since_none_can_be_made(series: Any) -> None:
+    write_tree(Path("checkout"), engine("vllm", "0.6.3") | {".git/HEAD": b""})
+    series("new", "fast", "--patches", "own", "--subject", SUBJECT)
+    series("edit", "0001-fast.patch", "--patches", "own", "--work", "w", "--root", "checkout", "--target", "vllm")
+    Path("w/vllm/engine.py").write_bytes(CHANGED)
+
+    said = series("refresh", "0001-fast.patch", "--patches", "own", "--work", "w")
+
+    assert "refreshed" in said.out
+    assert "series lock" not in said.err
+
+
+def test_import_says_which_hunk_has_no_place_in_the_release(series: Any, typed: Any) -> None:
+    _pristine("a site")
+    Path("pr.diff").write_text(DIFF.replace("-RATE = 1", "-RATE = 8"))
+
+    said = series("import", "pr.diff", "--patches", "own", "--target", "vllm==0.6.3", "--root", "a site")
+
+    assert "imported: own/vllm/0.6.3/0001-pr.patch" in said.out
+    assert "0001-pr.patch:12: conflict: line 5: expected `RATE = 8`, found `RATE = 1`" in said.err
+    assert "series lint own --target vllm==0.6.3 --root 'a site'\n" in said.err
+    typed(said.err, "edit")
+    assert Path("0001-pr/vllm/engine.py").read_bytes() == MODULE
+
+
+def test_import_of_what_fits_has_no_warning_and_names_lint_with_the_release(
+    wheel: str, series: Any, typed: Any
+) -> None:
+    Path("pr.diff").write_text(DIFF)
+
+    said = series("import", "pr.diff", "--patches", "own", "--artifact", wheel)
+
+    assert "warning" not in said.err
+    assert "series.lock: warning: is missing" in typed(said.err, "lint").out
+
+
+def test_import_beside_an_unreadable_patch_says_that_it_was_not_tried(wheel: str, series: Any) -> None:
+    own = _own(DIFF)
+    (own / "0001-p.patch").write_bytes(b"no diff\n")
+    Path("more.diff").write_text(NEW_FILE)
+
+    said = series("import", "more.diff", "--patches", "own", "--artifact", wheel)
+
+    assert "warning: 0002-more.patch: not tried on the release: " in said.err
 
 
 def _two_hunks(directory: Path, wheel: str, series: Any) -> bytes:
