@@ -20,16 +20,34 @@ from patchkit.errors import RefusedError, UsageError
 from patchkit.locking import installed_artifact
 from patchkit.output import Output
 from patchkit.record import replace
+from patchkit.resources import named_directories
 from patchkit.session import open_session
 
 _Function = Callable[..., Any]
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
+
+def own_patches() -> Path:
+    """Return the one directory that [tool.patchkit] in pyproject.toml names, for who gives no --patches."""
+    found = named_directories(Path.cwd())
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        f"which of {len(found)} directories of series?" if found else "which series?",
+        why="\n".join(map(str, found)) or "no --patches, and no [tool.patchkit] patches in a pyproject.toml",
+        hint="name the directory of your series with --patches",
+    )
+
+
+def _given_or_own(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
+    return given or own_patches()
+
+
 patches_option = click.option(
     "--patches",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The directory of your series, or one with ENGINE/VERSION/ below it.",
+    callback=_given_or_own,
+    help="The directory of your series, or one with ENGINE/VERSION/ below it; pyproject.toml's without.",
 )
 work_option = click.option(
     "--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="The directory to edit in."

@@ -146,6 +146,50 @@ def test_directories_of_pyproject_are_checked_with_the_shipped_series(series: An
     assert "vllm/0.6.3" in {f"{row['engine']}/{row['version']}" for row in rows}
 
 
+def test_directory_of_pyproject_serves_every_command_also_from_below(
+    series: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("pyproject.toml").write_text('[tool.patchkit]\npatches = ["own"]\n')
+    root = str(_pristine().absolute())
+    Path("pr.diff").write_text(NEW_FILE)
+    patch = Path("own/vllm/0.6.3/0001-fast.patch").absolute()
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+
+    series("new", "fast", "--subject", SUBJECT, "--root", root)
+    series("edit", patch.name, "--work", "w", "--root", root)
+    Path("w/vllm/engine.py").write_bytes(CHANGED)
+    series("refresh", patch.name, "--work", "w")
+    assert b"+RATE = 2" in patch.read_bytes()
+    series("import", "../pr.diff", "--root", root)
+    series("lock", "--root", root)
+    assert (patch.parent / "series.lock").is_file()
+
+    assert str(patch.parent) in series("list").out
+    assert f"vllm/0.6.3 in {patch.parent}\n" in series("show").out
+    assert run(["plan", "--root", root, "--no-shipped"]) == 0
+    assert "0002-pr.patch  applies" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [("[]", "no [tool.patchkit] patches in a pyproject.toml"), ('["one", "two"]', "which of 2 directories of series?")],
+)
+@pytest.mark.parametrize(
+    "command",
+    [("new", "x", "--subject", "x"), ("import", "x"), ("edit", "x", "--work", "w"), ("lock", "--artifact", "W")],
+)
+def test_without_patches_one_directory_of_pyproject_is_needed(
+    command: tuple[str, ...], names: str, said: str, wheel: str, series: Any
+) -> None:
+    Path("pyproject.toml").write_text(f"[tool.patchkit]\npatches = {names}\n")
+
+    refused = series(*(wheel if word == "W" else word for word in command), status=2).err
+
+    assert said in refused
+    assert "next: name the directory of your series with --patches" in refused
+
+
 def test_stale_lock_is_shown_and_listed(wheel: str, series: Any) -> None:
     own = _own(DIFF)
     series("lock", "--patches", "own", "--artifact", wheel)
