@@ -1,4 +1,4 @@
-"""What `plan` says of a series of one's own on a release that it was not made for: which series, why, what to do."""
+"""What `plan` says of a series of one's own on a release that it was not made for, and of a directory renamed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.blackbox.wheels import DIFF, engine, wheel_tree, write_tree
+from tests.blackbox.wheels import DIFF, NEW_FILE, engine, wheel_tree, write_tree
 from tests.cli.said import Patchkit
 
 OWN = Path("own/vllm/0.6.7")
@@ -112,3 +112,32 @@ def test_tree_with_other_files_than_the_lock_says_is_not_told_to_lock_them(patch
     assert said.status == 4
     assert "differs: vllm/engine.py" in said.err
     assert "series lock" not in said.err
+
+
+def test_renamed_directory_is_said_to_look_like_the_layer_that_is_there(patchkit: Patchkit) -> None:
+    on = ("--root", "old", "--no-shipped")
+    assert patchkit("apply", *on, "--patches", "own").status == 0
+    Path("own").rename("ours")
+
+    said = patchkit("plan", *on, "--patches", "ours")
+
+    words = "layer 2 ours/vllm/0.6.7 looks like layer 1 own/vllm/0.6.7 under another name"
+    assert words in said.out + said.err
+    assert any(words in one for one in patchkit("plan", *on, "--patches", "ours", "--json").document["warnings"])
+    assert patchkit("revert", "--root", "old", "--layer", "1").status == 0
+    again = patchkit("apply", *on, "--patches", "ours")
+    assert again.status == 0
+    assert "under another name" not in again.out + again.err
+
+
+def test_series_with_other_patches_is_no_renamed_one(patchkit: Patchkit) -> None:
+    on = ("--root", "old", "--no-shipped")
+    assert patchkit("apply", *on, "--patches", "own").status == 0
+    Path("two.diff").write_text(NEW_FILE)
+    assert patchkit("series", "import", "two.diff", "--patches", "more", "--root", "old").status == 0
+    assert patchkit("series", "lock", "--patches", "more", "--root", "old").status == 0
+
+    said = patchkit("plan", *on, "--patches", "own", "--patches", "more")
+
+    assert said.status == 0
+    assert "under another name" not in said.out + said.err
