@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from patchkit.decision import Decision, Outcome
-from patchkit.receipt import AppliedLayer, AppliedPatch, Receipt
+from patchkit.receipt import AppliedLayer, AppliedPatch, Origin, Receipt
 from patchkit.record import replace
 from patchkit.stack import WantedLayer, WantedPatch, left_out_as, stands_in
 from patchkit.tree import Entries
@@ -100,6 +100,23 @@ def without_release(
                 yield replace(decision, outcome=Outcome.ALREADY_APPLIED, reason=reason)
                 continue
         yield decision
+
+
+def renamed(layers: tuple[WantedLayer, ...], receipt: Receipt | None) -> Iterator[str]:
+    """Say which new layers of a user look like one that is there: a layer is known by its directory's name only."""
+    there = [one for one in receipt.layers if one.origin is Origin.USER] if receipt is not None else []
+    known = {one.name for one in there}
+    for layer in layers:
+        names = [patch.name for patch in layer.patches]
+        if layer.origin is not Origin.USER or layer.name in known or not names:
+            continue
+        for old in there:
+            if [patch.name for patch in old.patches] == names:
+                yield (
+                    f"layer {layer.number} {layer.name} looks like layer {old.number} {old.name} under another name: "
+                    f"if its directory was renamed, give the old name back, or `patchkit revert --layer {old.number}` "
+                    "and apply"
+                )
 
 
 def _having(

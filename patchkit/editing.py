@@ -157,13 +157,14 @@ def edited_files(directory: Path, ground: Ground, package: str) -> tuple[Files, 
     """Return what differs: files as they are below the patch, and as they are in the work directory.
 
     New and deleted files count; what an editor, git or Python left behind does not. Raises RefusedError for what a
-    patch of a package cannot have.
+    patch of a package cannot have, and for rejects: hunks that `patch` left out, which the patch would lose.
     """
     found = dict(_work_files(directory, open_entries(directory), package))
     covered = sorted(found.keys() & ground.hidden)
     if covered:
         what = f"{directory / covered[0]}: the package has a compiled or large file of that name"
         raise RefusedError(what, why="a refreshed patch has text files only", hint="take it out of the work directory")
+    _check_rejects(directory, package)
     before = {path: entry for path, entry in ground.below.items() if not _same(entry, found.get(path))}
     after = {path: entry for path, entry in found.items() if not _same(entry, ground.below.get(path))}
     return before, after
@@ -276,6 +277,19 @@ def _work_files(directory: Path, entries: Entries, package: str) -> Iterator[tup
             raise UnsafePathError(what, why="a patch of a package has plain files only", hint="put a file in its place")
         if entry.kind is Kind.FILE:
             yield path, entry
+
+
+def _check_rejects(directory: Path, package: str) -> None:
+    """Refuse hunks that did not apply here; `series edit` writes no such file."""
+    rejects = sorted(
+        str(directory / package / path) for path in open_entries(directory / package) if path.name.endswith(".rej")
+    )
+    if rejects:
+        raise RefusedError(
+            f"{directory}: {len(rejects)} file{'s' if len(rejects) > 1 else ''} with rejected hunks",
+            why="\n".join(rejects),
+            hint="make in the files what they would have changed, or leave it; remove the .rej, then refresh again",
+        )
 
 
 def _same(one: TreeEntry, other: TreeEntry | None) -> bool:

@@ -77,7 +77,7 @@ def lint_on(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
         rendered = render_series(series, artifact)
     except PatchkitError as error:
         return (unreadable(error),)
-    findings = [finding for one in rendered.decisions for finding in _lint_decision(series, one)]
+    findings = [finding for one in rendered.decisions for finding in lint_decision(series, one)]
     findings += [
         _warning(f"{series.directory / shift.patch}:{shift.line_number}", shift.words)
         for shift in unproven_offsets(rendered)
@@ -88,6 +88,20 @@ def lint_on(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
         findings += [_error(name, f"on {place}: {what}") for name, what in undo_series(rendered)]
         findings += _lint_beside(series, rendered)
     return tuple(findings)
+
+
+def lint_decision(series: Series, decision: Decision) -> Iterator[Finding]:
+    """Yield what is wrong with a patch as it was placed on a release, hunk by hunk."""
+    place = str(series.directory / decision.patch)
+    if decision.outcome is Outcome.UPSTREAMED:
+        yield _error(place, f"{decision.reason}; say so with Retires-When")
+    if decision.refused:
+        yield _error(place, f"{decision.outcome.value}: {decision.reason}")
+    for file in decision.files:
+        if file.note:
+            yield _warning(place, f"{file.name}: {file.note}; apply asks for --package-only")
+        if file.refusal:
+            yield from _refused_hunks(place, file)
 
 
 def _lint_patch(directory: Path, entry: PatchEntry) -> Iterator[Finding]:
@@ -208,19 +222,6 @@ def release_of(series: Series, version: str) -> TargetTree:
         python_version="",
         evidence=(),
     )
-
-
-def _lint_decision(series: Series, decision: Decision) -> Iterator[Finding]:
-    place = str(series.directory / decision.patch)
-    if decision.outcome is Outcome.UPSTREAMED:
-        yield _error(place, f"{decision.reason}; say so with Retires-When")
-    if decision.refused:
-        yield _error(place, f"{decision.outcome.value}: {decision.reason}")
-    for file in decision.files:
-        if file.note:
-            yield _warning(place, f"{file.name}: {file.note}; apply asks for --package-only")
-        if file.refusal:
-            yield from _refused_hunks(place, file)
 
 
 def _refused_hunks(place: str, file: FileDecision) -> Iterator[Finding]:

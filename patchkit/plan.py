@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 
-from patchkit.applied import applied_layers, explained, kept_decisions, left_out_again, without_release
+from patchkit.applied import applied_layers, explained, kept_decisions, left_out_again, renamed, without_release
 from patchkit.decision import Decision
 from patchkit.diff.model import Verdict
 from patchkit.dist import rewrite_record
@@ -126,7 +126,7 @@ def make_plan(
             *finished.problems,
             *_syntax_problems(situation, rendering, finished.files, check_syntax, check_all_syntax),
         ),
-        warnings=(*warnings, *selected_warnings(finished.selected)),
+        warnings=(*warnings, *renamed(layers, receipt), *selected_warnings(finished.selected)),
         sha256="",
         generated=generated,
         guards=finished.guards,

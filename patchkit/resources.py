@@ -36,16 +36,29 @@ def proofs_file(package: Path = _PACKAGE) -> Path:
 
 
 def user_directories(cwd: Path) -> tuple[Path, ...]:
-    """Return the directories of `[tool.patchkit] patches` in the pyproject.toml of the working directory."""
-    source = cwd / "pyproject.toml"
-    raw = source.read_bytes() if source.is_file() else b""
-    if b"patchkit" not in raw:
-        return ()
-    names = _patches_table(raw, source)
-    missing = [name for name in names if not (cwd / name).is_dir()]
+    """Return the directories of `[tool.patchkit] patches`, as `named_directories`; SeriesError for a missing one."""
+    found = named_directories(cwd)
+    missing = [place for place in found if not place.is_dir()]
     if missing:
-        raise SeriesError(f"{source}: no directory {missing[0]!r}", why="named in [tool.patchkit] patches")
-    return tuple(cwd / name for name in names)
+        raise SeriesError(f"{_pyproject(cwd)}: no directory {missing[0]}", why="named in [tool.patchkit] patches")
+    return found
+
+
+def named_directories(cwd: Path) -> tuple[Path, ...]:
+    """Return what `[tool.patchkit] patches` names in the nearest pyproject.toml: here, else in a directory above.
+
+    Names are relative to that file; whether they are there is not looked at.
+    """
+    source = _pyproject(cwd)
+    raw = source.read_bytes() if source is not None else b""
+    if source is None or b"patchkit" not in raw:
+        return ()
+    return tuple(source.parent / name for name in _patches_table(raw, source))
+
+
+def _pyproject(cwd: Path) -> Path | None:
+    places = (place / "pyproject.toml" for place in (cwd, *cwd.parents))
+    return next((place for place in places if place.is_file()), None)
 
 
 def _resource(name: str, package: Path) -> Path:

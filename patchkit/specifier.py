@@ -102,7 +102,7 @@ def unknown_engine(text: str, name: str) -> UsageError:
     """Return the error for a name that is no engine's, with the nearest that is."""
     import difflib
 
-    known = "known engines: " + ", ".join(engine.name for engine in ENGINES)
+    known = "known engines: " + ", ".join(map(_names_of, ENGINES))
     if not name:
         return UsageError(
             f"no engine named in {text!r}", why=_marked(text, len(text) - len(text.lstrip())), hint=f"{_HINT}\n{known}"
@@ -117,6 +117,11 @@ def unknown_engine(text: str, name: str) -> UsageError:
         if near := difflib.get_close_matches(written, KNOWN_NAMES, n=1):
             hint = f"did you mean {near[0]}?\n{known}"
     return UsageError(f"unknown engine {name!r}", why=_marked(text, text.index(name), len(name)), hint=hint)
+
+
+def _names_of(engine: Engine) -> str:
+    others = [name for name in engine.distributions if name != engine.name]
+    return f"{engine.name} (also {', '.join(others)})" if others else engine.name
 
 
 def _check_clauses(text: str, start: int, engine: Engine) -> None:

@@ -16,7 +16,7 @@ from patchkit.lock import Lock, LockedArtifact, LockMatch, lock_command, match_l
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
-from patchkit.resources import runtime_directory
+from patchkit.resources import patches_directory, runtime_directory
 from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired, stale_entries
 from patchkit.stack import WantedLayer, WantedPatch, guarded_reason, unset_reason
 from patchkit.strip import PathMap, file_paths, find_map
@@ -234,9 +234,20 @@ def section_for(series: Series, situation: Situation, terms: Terms) -> LockedArt
     gone = _gone_receipt(series.lock, match, situation, prefix)
     raise gone or WrongTreeError(
         f"{tree.engine} {tree.version} in {tree.root} is not what the series was cut against",
-        why="\n".join((match.reason, *(f"  differs: {path}" for path in match.mismatched))),
-        hint="apply to the release named in the lock, or with --unlocked (every hunk then needs its own proof)",
+        why="\n".join((f"{place}: {match.reason}", *(f"  differs: {path}" for path in match.mismatched))),
+        hint=_beside_lock(series, tree, match),
     )
+
+
+def _beside_lock(series: Series, tree: TargetTree, match: LockMatch) -> str:
+    """Return what helps where no section of the lock is the tree's; a new one is for who owns the series."""
+    unlocked = (
+        "--unlocked takes it all the same, and every hunk then needs its own proof; "
+        "--base DIR, an unpatched tree of a locked release, gives it"
+    )
+    if match.mismatched or series.directory.is_relative_to(patches_directory()):
+        return f"apply to the release named in the lock; or {unlocked}"
+    return f"{unlocked}\nwhere the plan holds, `{lock_command(series.directory, (tree,))}` makes the section"
 
 
 def _in_tree(artifact: LockedArtifact, prefix: str) -> LockedArtifact:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from patchkit.errors import RefusedError, SeriesError
-from patchkit.resources import native_directory, patches_directory, user_directories
+from patchkit.resources import named_directories, native_directory, patches_directory, user_directories
 
 
 @pytest.fixture
@@ -46,6 +46,25 @@ def test_this_checkout_answers_with_its_own_patches(checkout: Path) -> None:
     assert patches_directory() == checkout / "patches"
 
 
+def test_nearest_pyproject_above_is_taken_and_names_from_where_it_lies(tmp_path: Path) -> None:
+    work = tmp_path / "src" / "deep"
+    work.mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["mine"]\n')
+    assert user_directories(work) == (tmp_path / "mine",)
+
+    (tmp_path / "src" / "pyproject.toml").write_text("[project]\n")
+    assert user_directories(work) == ()
+
+
+def test_directory_that_is_yet_to_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.patchkit]\npatches = ["mine"]\n')
+
+    assert named_directories(tmp_path) == (tmp_path / "mine",)
+    with pytest.raises(SeriesError, match="no directory"):
+        user_directories(tmp_path)
+
+
 def test_pyproject_that_is_no_file_names_no_directory(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pyproject.toml")  # to read it would wait for ever
     assert user_directories(tmp_path) == ()
@@ -75,7 +94,7 @@ def test_without_the_table_there_are_no_directories(text: str | None, tmp_path: 
         ("[tool]\npatchkit = 3\n", "patches is malformed"),
         ("tool = 'patchkit'\n", "not TOML|malformed"),
         ("[tool.patchkit\n", "not TOML"),
-        ("[tool.patchkit]\npatches = ['gone']\n", "no directory 'gone'"),
+        ("[tool.patchkit]\npatches = ['gone']\n", "no directory .*/gone\n"),
     ],
 )
 def test_malformed_table_is_refused(text: str, message: str, tmp_path: Path) -> None:

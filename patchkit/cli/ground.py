@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from pathlib import Path
+from itertools import chain, count
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -19,16 +20,34 @@ from patchkit.errors import RefusedError, UsageError
 from patchkit.locking import installed_artifact
 from patchkit.output import Output
 from patchkit.record import replace
+from patchkit.resources import named_directories
 from patchkit.session import open_session
 
 _Function = Callable[..., Any]
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
+
+def own_patches() -> Path:
+    """Return the one directory that [tool.patchkit] in pyproject.toml names, for who gives no --patches."""
+    found = named_directories(Path.cwd())
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        f"which of {len(found)} directories of series?" if found else "which series?",
+        why="\n".join(map(str, found)) or "no --patches, and no [tool.patchkit] patches in a pyproject.toml",
+        hint="name the directory of your series with --patches",
+    )
+
+
+def _given_or_own(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
+    return given or own_patches()
+
+
 patches_option = click.option(
     "--patches",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The directory of your series, or one with ENGINE/VERSION/ below it.",
+    callback=_given_or_own,
+    help="The directory of your series, or one with ENGINE/VERSION/ below it; pyproject.toml's without.",
 )
 work_option = click.option(
     "--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="The directory to edit in."
@@ -57,6 +76,27 @@ def ground_options(function: _Function) -> _Function:
 def names_a_tree(choice: Choice) -> bool:
     """Tell whether the options name a tree at all."""
     return bool(choice.target or choice.root or choice.python or choice.fetch)
+
+
+def typed(*words: object) -> str:
+    """Return words of a command line as one types them."""
+    import shlex
+
+    return shlex.join(map(str, words))
+
+
+def typed_release(choice: Choice, artifacts: tuple[Path, ...] = ()) -> str:
+    """Return the options that name a release, as they were typed; a downloaded one is named where it lies now."""
+    named = {"--target": choice.target, "--root": choice.fetch or choice.root, "--python": choice.python}
+    options = [word for option, value in named.items() if value for word in (option, value)]
+    return typed(*options, *(word for path in artifacts for word in ("--artifact", path)))
+
+
+def free_work(patch: str) -> str:
+    """Return a name for a patch's work directory that is not taken here."""
+    stem = PurePosixPath(patch).name.partition(".")[0]
+    names = chain((stem,), (f"{stem}-{number}" for number in count(2)))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager

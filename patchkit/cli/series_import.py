@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from patchkit.archive import Artifact
-from patchkit.author import NamePaths, import_patch
+from patchkit.author import NamePaths, Written, import_patch
 from patchkit.catalogue import default_applies_to, series_directory
 from patchkit.cli.ground import (
+    free_work,
     ground_options,
     make_letterhead,
     on_shipped_option,
     open_grounds,
     patches_option,
+    typed,
+    typed_release,
     writing,
 )
 from patchkit.cli.options import Choice, command_output
@@ -23,11 +26,12 @@ from patchkit.cli.reading import read_patch
 from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.render import render_file
-from patchkit.errors import UsageError
-from patchkit.locking import ground_of
+from patchkit.errors import PatchkitError, UsageError
+from patchkit.lint import Severity, lint_decision
+from patchkit.locking import ground_of, render_series
 from patchkit.naming import names_as_written, names_in_tree
 from patchkit.output import Output
-from patchkit.series import Series, read_entries, stands_on_shipped
+from patchkit.series import Series, read_entries, read_series, stands_on_shipped
 from patchkit.strip import outside_note
 from patchkit.trailers import parse_trailers
 
@@ -71,9 +75,7 @@ def command(  # noqa: PLR0913 -- an option each
     output = command_output(acting=True)
     patch = _read(file, output)
     with open_grounds(choice, artifact, output) as grounds:
-        if len(grounds) > 1:
-            raise UsageError(f"{len(grounds)} releases named", hint="a diff is imported with the names of one")
-        ground = grounds[0] if grounds else None
+        ground = _at_most_one(grounds)
         tree = ground.tree if ground is not None else None
         directory = series_directory(patches, tree)
         names = _names(patch, _stood_on(ground, directory, on_shipped=on_shipped), strip, output)
@@ -88,11 +90,22 @@ def command(  # noqa: PLR0913 -- an option each
                 applies_to=default_applies_to(tree),
                 on_shipped=on_shipped,
             )
-    output.line(f"imported: {written.path}", style="good")
-    _show_twins(directory, written.name, output)
-    _show_outside(written.outside, output, left_out=package_only)
-    output.note(f"next: fill in its header, then patchkit series lint {patches}")
+        _show(written, output, left_out=package_only)
+        release = typed_release(choice, artifact)
+        if ground is not None:
+            _show_unplaced(written, ground, output, anew=f"{_bare_edit(written.name, patches)} {release}")
+    output.note(f"next: fill in its header, then {typed('patchkit', 'series', 'lint', patches)} {release}".rstrip())
     return 0
+
+
+def _at_most_one(grounds: Sequence[Artifact]) -> Artifact | None:
+    if len(grounds) > 1:
+        raise UsageError(f"{len(grounds)} releases named", hint="a diff is imported with the names of one")
+    return grounds[0] if grounds else None
+
+
+def _bare_edit(name: str, patches: Path) -> str:
+    return typed("patchkit", "series", "edit", name, "--bare", "--patches", patches, "--work", free_work(name))
 
 
 def _stood_on(release: Artifact | None, directory: Path, *, on_shipped: bool) -> Artifact | None:
@@ -101,6 +114,33 @@ def _stood_on(release: Artifact | None, directory: Path, *, on_shipped: bool) ->
         return release
     begun = Series(engine=release.tree.engine, version="", directory=directory, entries=(), lock=None, on_shipped=True)
     return ground_of(begun, release)[0]
+
+
+def _show(written: Written, output: Output, *, left_out: bool) -> None:
+    output.line(f"imported: {written.path}", style="good")
+    _show_twins(written.path.parent, written.name, output)
+    _show_outside(written.outside, output, left_out=left_out)
+
+
+def _show_unplaced(written: Written, release: Artifact, output: Output, *, anew: str) -> None:
+    """Say for which hunks the release, with the series below on it, has no place; the patch is imported all the same.
+
+    `anew` is the command that begins such a patch again.
+    """
+    directory, name = written.path.parent, written.name
+    output.progress("placing it on the release")
+    try:
+        series = read_series(directory, engine=release.tree.engine, version=directory.name)
+        placed = [one for one in render_series(series, release).decisions if one.patch == name]
+    except PatchkitError as error:
+        output.note(f"warning: {name}: not tried on the release: {error.what}", style="doubt")
+        return
+    found = [finding for one in placed for finding in lint_decision(series, one)]
+    faults = [finding for finding in found if finding.severity is Severity.ERROR]
+    for fault in faults:
+        output.note(f"warning: {fault.place}: {fault.what}", style="doubt")
+    if faults:
+        output.note(f"to make it anew on this release: {anew}")
 
 
 def _show_twins(directory: Path, name: str, output: Output) -> None:

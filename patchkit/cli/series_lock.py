@@ -10,7 +10,7 @@ import click
 from patchkit.archive import Artifact
 from patchkit.author import write_lock
 from patchkit.catalogue import is_for, named_series, one_series, take_down
-from patchkit.cli.ground import ground_options, open_grounds, writing
+from patchkit.cli.ground import ground_options, open_grounds, own_patches, writing
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.show import counted
 from patchkit.errors import UsageError
@@ -25,7 +25,7 @@ from patchkit.series import Series
 @click.option(
     "--patches",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The directory of your series, or one with ENGINE/VERSION/ below it.",
+    help="The directory of your series, or one with ENGINE/VERSION/ below it; pyproject.toml's without.",
 )
 @ground_options
 def command(*, name: str, patches: Path | None, choice: Choice, artifact: tuple[Path, ...]) -> int:
@@ -55,8 +55,9 @@ def command(*, name: str, patches: Path | None, choice: Choice, artifact: tuple[
 
 def _grouped(name: str, patches: Path | None, grounds: Sequence[Artifact]) -> Sequence[tuple[Series, list[Artifact]]]:
     """Return each series with the releases that are for it."""
-    if bool(name) == (patches is not None):
+    if name and patches is not None:
         raise UsageError("which series?", why="expected SERIES or --patches, one of the two")
+    patches = patches or (None if name else own_patches())
     groups: dict[Path, tuple[Series, list[Artifact]]] = {}
     for ground in grounds:
         check_released(ground)

@@ -8,7 +8,16 @@ import click
 
 from patchkit.author import new_patch
 from patchkit.catalogue import default_applies_to, series_directory
-from patchkit.cli.ground import make_letterhead, names_a_tree, on_shipped_option, patches_option, writing
+from patchkit.cli.ground import (
+    free_work,
+    make_letterhead,
+    names_a_tree,
+    on_shipped_option,
+    patches_option,
+    typed,
+    typed_release,
+    writing,
+)
 from patchkit.cli.options import Choice, command_output, select_tree, tree_options
 
 
@@ -55,6 +64,9 @@ def command(
     with writing(directory):
         written = new_patch(directory, slug, letterhead, on_shipped=on_shipped)
     output.line(f"new: {written.path}", style="good")
-    edit = f"patchkit series edit {written.name} --patches {patches} --work DIR"
-    output.note(f"next: {edit}; the release to edit is named with --target, --python, --root or --artifact")
+    edit = typed("patchkit", "series", "edit", written.name, "--patches", patches, "--work", free_work(written.name))
+    if tree is not None:
+        output.note(f"next: {edit} {typed_release(choice)}")
+    else:
+        output.note(f"next: {edit} and the release to edit: --target, --python, --root or --artifact")
     return 0

@@ -9,8 +9,10 @@ import click
 from patchkit.archive import Artifact
 from patchkit.author import refresh_patch, split_series
 from patchkit.catalogue import one_series
-from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
+from patchkit.cli.ground import free_work, ground_options, open_ground, patches_option, typed, work_option, writing
 from patchkit.cli.options import Choice, command_output
+from patchkit.cli.show import counted
+from patchkit.diff.model import Patch
 from patchkit.editing import check_note, edit_ground, edited_files, is_unedited, read_note
 from patchkit.errors import ExitStatus
 from patchkit.lock import lock_command, release_options
@@ -30,7 +32,8 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
     The work directory is the one that `series edit` wrote; without --target, --root or --artifact the release is the
     one it was made from. It is required: an installed tree may hold other layers and edits, and nothing there tells
     which of them belong to this patch. The header stays byte for byte. Exit status 1 when a later patch does not apply
-    any more; the refreshed patch stays.
+    any more; the refreshed patch stays. Rejects of `patch` (.rej) in the work directory are refused: remove them when
+    they are worked in.
 
     \b
     Example:
@@ -55,20 +58,35 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
 def _check_later(series: Series, name: str, artifact: Artifact, output: Output, patches: Path) -> int:
     """Place the whole series again and say which patches above the refreshed one do not apply any more."""
     again = read_series(series.directory, engine=series.engine, version=series.version)
-    later = {entry.name for entry in split_series(again, name)[2]}
+    _, entry, above = split_series(again, name)
+    _warn_of_less(split_series(series, name)[1].patch, entry.patch, output)
+    later = {one.name for one in above}
     stuck = [one for one in render_series(again, artifact).refused if one.patch in later]
     for one in stuck:
         output.line(f"  {one.patch}: {one.outcome.value}: {one.reason}", style="bad")
-    if again.lock is not None and dict(again.lock.patches).get(name) != _sha256(again, name):
+    if again.lock is not None and dict(again.lock.patches).get(name) != entry.patch.sha256:
         output.note(f"the lock is stale, make it anew: {lock_command(series.directory, (artifact.tree,))}")
     if stuck:
         many = "1 later patch does" if len(stuck) == 1 else f"{len(stuck)} later patches do"
         output.note(f"{many} not apply any more; {name} stays as refreshed", style="bad")
-        where = f"--patches {patches} --work DIR {release_options((artifact.tree,))}"
-        output.note(f"next: patchkit series edit {stuck[0].patch} --bare {where}")
+        edit = typed("patchkit", "series", "edit", stuck[0].patch, "--bare", "--patches", patches)
+        output.note(f"next: {edit} --work {typed(free_work(stuck[0].patch))} {release_options((artifact.tree,))}")
         return ExitStatus.REFUSED
+    if again.lock is None and artifact.file:
+        output.note(f"next: {lock_command(series.directory, (artifact.tree,))}")
     return ExitStatus.DONE
 
 
-def _sha256(series: Series, name: str) -> str:
-    return split_series(series, name)[1].patch.sha256
+def _warn_of_less(before: Patch, now: Patch, output: Output) -> None:
+    """Say that the patch has fewer files or hunks than it had: an edit may have lost them."""
+    if len(now.files) < len(before.files) or _hunks(now) < _hunks(before):
+        words = f"warning: it has {_extent(now)} now, {_extent(before)} before: look whether something is lost"
+        output.note(words, style="doubt")
+
+
+def _extent(patch: Patch) -> str:
+    return f"{counted(_hunks(patch), 'hunk')} in {counted(len(patch.files), 'file')}"
+
+
+def _hunks(patch: Patch) -> int:
+    return sum(len(file.hunks) for file in patch.files)

