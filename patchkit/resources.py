@@ -5,6 +5,7 @@ And where the user's own series lie, as their pyproject.toml says.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -47,13 +48,23 @@ def user_directories(cwd: Path) -> tuple[Path, ...]:
 def named_directories(cwd: Path) -> tuple[Path, ...]:
     """Return what `[tool.patchkit] patches` names in the nearest pyproject.toml: here, else in a directory above.
 
-    Names are relative to that file; whether they are there is not looked at.
+    Names are relative to that file; whether they are there is not looked at. SeriesError when it lies above and belongs
+    to another user: who may write into /tmp shall not say what is applied below it.
     """
     source = _pyproject(cwd)
     raw = source.read_bytes() if source is not None else b""
     if source is None or b"patchkit" not in raw:
         return ()
-    return tuple(source.parent / name for name in _patches_table(raw, source))
+    names = _patches_table(raw, source)
+    if names and source.parent != cwd and source.stat().st_uid not in (0, os.geteuid()):
+        import shlex
+
+        raise SeriesError(
+            f"{source}: belongs to another user",
+            why="it lies above this directory, and its [tool.patchkit] patches would be applied",
+            hint=f"cd {shlex.quote(str(source.parent))} to use it all the same, or name --patches",
+        )
+    return tuple(source.parent / name for name in names)
 
 
 def _pyproject(cwd: Path) -> Path | None:

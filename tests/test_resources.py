@@ -102,3 +102,17 @@ def test_malformed_table_is_refused(text: str, message: str, tmp_path: Path) -> 
 
     with pytest.raises(SeriesError, match=message):
         user_directories(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to another user")
+def test_pyproject_above_of_another_user_is_refused(tmp_path: Path) -> None:
+    below = tmp_path / "below"
+    below.mkdir()
+    source = tmp_path / "pyproject.toml"
+    source.write_text("[tool.patchkit]\npatches = ['own']\n")
+    os.chown(source, 12345, -1)
+    with pytest.raises(SeriesError, match="belongs to another user"):
+        named_directories(below)
+    assert named_directories(tmp_path) == (tmp_path / "own",)
+    source.write_text("[tool.other]\n")
+    assert named_directories(below) == ()
