@@ -133,6 +133,28 @@ def test_why_goes_down_and_says_what_to_type(patchkit: Patchkit, where: tuple[st
     assert "five" in (site / "vllm/kernel.cu").read_text()
 
 
+def test_what_why_says_to_type_switches_a_toggle_on_and_off(
+    patchkit: Patchkit, where: tuple[str, ...], site: Path
+) -> None:
+    for origin, command in (("default", "apply"), ("set before", "config")):
+        said = patchkit("config", "why", "CONFIG_SCALE", *where)
+        assert f"  ({origin})  " in said.out.splitlines()[0]
+        words = said.out.splitlines()[-1].split()
+        assert words[:3] == ["next:", "patchkit", command]
+        assert patchkit(*words[2:], *(["--unlocked"] if command == "apply" else [])).status == 0
+    assert (site / "vllm/scale.py").read_text() == FILES["vllm/scale.py"]
+    assert patchkit("config", "why", "CONFIG_SCALE", *where, "--json").document["origin"] == "set before"
+
+
+def test_why_keeps_the_other_settings_in_what_to_type(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    said = patchkit("config", "why", "CONFIG_SCALE_VALUE", *where, "--set", "CONFIG_SCALE=y")
+    assert said.out.splitlines()[0].startswith("CONFIG_SCALE_VALUE=1.0  (default)  ")
+    typed, filled = said.out.splitlines()[-2:]
+    assert typed.endswith("--set CONFIG_SCALE=y --set CONFIG_SCALE_VALUE=VALUE")
+    assert filled == "      VALUE stands for a text"
+    assert patchkit(*typed.replace("VALUE=VALUE", "VALUE=0.5").split()[2:], "--unlocked").status == 0
+
+
 def test_why_without_a_request_explains_what_hinders(patchkit: Patchkit, where: tuple[str, ...]) -> None:
     document = patchkit("config", "why", "LATER", *where, "--json").document
     assert document["blocked_by"] == [
