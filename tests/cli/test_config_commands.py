@@ -181,13 +181,21 @@ def test_set_changes_a_patched_tree_and_tells_derived_symbols(
     assert "CONFIG_SCALE: n -> y  (--set)\n" in said.out
     assert "CONFIG_SCALE_VALUE: (no value) -> 1.0  (default)\n" in said.out
     assert "CONFIG_KERNEL: rebuild: required" in said.out
-    assert "set: 3 files and RECORD changed" in said.out
+    assert "set: 3 files (1 of the configuration) and RECORD changed" in said.out
     assert "CONFIG_SCALE_VALUE" in (patched / "vllm/scale.py").read_text()
     assert "nothing to do" in patchkit("config", "set", "CONFIG_SCALE=y", *where).out
     document = patchkit("config", "set", "CONFIG_SCALE=n", "CONFIG_KERNEL=n", *where, "--json").document
     assert [one["symbol"] for one in document["changes"]] == ["KERNEL", "SCALE", "SCALE_VALUE"]
     assert document["rebuild"] == ["KERNEL"]
     assert (patched / "vllm/scale.py").read_text() == FILES["vllm/scale.py"]
+
+
+def test_files_of_the_configuration_are_counted_by_themselves(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    on = (*where, "--unlocked", "--set", "CONFIG_SCALE=y")
+    words = "3 files (2 of the configuration) and RECORD"
+    assert patchkit("plan", *on).out.endswith(f"apply would change {words}\n")
+    assert patchkit("apply", *on).out.endswith(f"applied: {words} changed\n")
+    assert f"reverted: {words} changed" in patchkit("revert", *where[:2]).out
 
 
 def test_set_that_cannot_be_changes_nothing(patchkit: Patchkit, where: tuple[str, ...], patched: Path) -> None:
