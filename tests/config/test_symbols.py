@@ -115,7 +115,7 @@ def test_every_kind_of_fault_is_told_in_one_run() -> None:
         "try.config:6": "CONFIG_OTHER",
         "try.config:7": "CONFIG_IDLE=y",
         "try.config:8": "CONFIG_TEXT=3:",
-        "try.config:9": "CONFIG_FIRST=y:",
+        "try.config:9": 'CONFIG_FIRST="y":',
         "try.config:10": "CONFIG_HIDDEN=n",
         "try.config:11": "CONFIG_VLLM=y:",
     }
