@@ -256,6 +256,10 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         self._size += len(content)
         if self._size > LARGEST:
             raise _refused(here, line, f"more than {LARGEST >> 20} MiB of Kconfig", "")
+        before, nul, _ = content.partition("\0")
+        if nul:
+            number = before.count("\n") + 1
+            raise SeriesError(f"{name}:{number}: a NUL byte", why="a Kconfig is text")
         self.kconfig_filenames.append(name)
         self._filestack.append((self._include_path, self._readline))
         self._include_path += ((self.filename, self.linenr),)

@@ -17,6 +17,8 @@ _MEMBER = compile_lazily(
     r"^(?:\.\.\.depends on )?(?:the choice symbol )?(\S+) \(defined at ([^)]+)\), with definition\.\.\.$", re.MULTILINE
 )
 _UNKNOWN = "it would always be n; a text stands in quotes; if another series has it, name that too"
+_LONG_WORD = compile_lazily(r"\w{256,}")  # longer than the name of any file
+_SHOWN = 32
 _HARMLESS = ("style: ", "empty help text", "has no prompt")
 
 
@@ -31,10 +33,15 @@ def translated(text: str) -> SeriesError:
             why=f"each decides the one behind the arrow\n{places}",
             hint="drop one of these `depends on`, `select` or `default ... if`",
         )
-    match = _ERROR.match(text.strip())
+    match = _ERROR.match(cut_words(text.strip()))
     place, what = (match["place"], match["what"]) if match else (None, text)
     first, _, rest = what.partition("\n")
     return SeriesError(f"{place}: {first}" if place else first, why=rest)
+
+
+def cut_words(text: str) -> str:
+    """Return a text with numbers and names cut that are too long to be looked at."""
+    return _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}... ({len(word[0]):,} characters)", text)
 
 
 def defined_twice(kconf: Any) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ import kconfiglib as library
 from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value, setting_line
 from patchkit.config.dotconfig import EXPECTED_LINE, Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
+from patchkit.config.kconfig_faults import cut_words
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
 from patchkit.pattern import compile_lazily
@@ -66,9 +67,13 @@ def resolve(
     return Resolution(
         configuration=read_configuration(menu, requests),
         requests=dict(sorted(requests.items())),
-        faults=tuple(sorted(faults, key=_by_place)),
+        faults=tuple(sorted(map(_cut, faults), key=_by_place)),
         warnings=tuple(warnings),
     )
+
+
+def _cut(fault: Fault) -> Fault:
+    return Fault(place=fault.place, what=cut_words(fault.what), why=cut_words(fault.why))
 
 
 def _by_place(fault: Fault) -> tuple[str, int]:

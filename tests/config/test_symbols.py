@@ -134,6 +134,15 @@ def test_a_number_that_is_none_is_a_fault_and_no_value() -> None:
     assert len(resolution.faults) == 2
 
 
+@pytest.mark.parametrize("wrong", ["range 1 {}", "range {} 1", "default {}", "depends on OTHER && {} = 1"])
+@pytest.mark.parametrize("digits", [4000, 5000])
+def test_a_number_of_thousands_of_digits_is_cut_where_it_is_told(wrong: str, digits: int) -> None:
+    properties = wrong.format("9" * digits)
+    resolution = resolved("CONFIG_N=0", kconfig=f'{KCONFIG}config N\n\tint "N"\n\trange 1 5\n\t{properties}\n')
+    assert resolution.faults
+    assert max(len(fault.what) + len(fault.why) for fault in resolution.faults) < 1000
+
+
 def test_a_select_is_sound_when_the_dependencies_follow() -> None:
     assert faults(resolved(kconfig=SOUND_KCONFIG)) == []
     unsound = resolved()
