@@ -185,8 +185,10 @@ def _set(menu: Menu, one: Assignment, elsewhere: Mapping[str, str]) -> Fault | N
         return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
     if one.symbol in menu.given:
         return Fault(place=one.origin, what=f"{what}: it is given by the engine's release", why="leave it out")
-    if not _fits(symbol.orig_type, one) or not symbol.set_value(one.value):
-        why = f"{place_of(symbol)}: expected {_EXPECTED[symbol.orig_type]}"
+    fits, decimal = _fits(symbol.orig_type, one), menu.decimals.get(one.symbol)
+    if not fits or (decimal is not None and not decimal.takes(one.value)) or not symbol.set_value(one.value):
+        expected = decimal.words if fits and decimal is not None else _EXPECTED[symbol.orig_type]
+        why = f"{place_of(symbol)}: expected {expected}"
         return Fault(place=one.origin, what=f"{what}: not a value of this symbol", why=why)
     if symbol.choice and one.value == "y":
         symbol.choice.set_value(2)

@@ -79,7 +79,7 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
         gates=usage.gates.get(name, ()),
         advice=tuple(dict.fromkeys(_advice(symbol, goal, ()))) if within_reach else (),
         within_reach=within_reach,
-        to_fill=_expected(symbol) if goal == PLACEHOLDER and not is_given else "",
+        to_fill=_expected(symbol, menu) if goal == PLACEHOLDER and not is_given else "",
     )
 
 
@@ -100,7 +100,9 @@ def _other_value(symbol: Any) -> str:
     return "n" if symbol.str_value == "y" else "y"
 
 
-def _expected(symbol: Any) -> str:
+def _expected(symbol: Any, menu: Menu) -> str:
+    if symbol.name in menu.decimals:
+        return menu.decimals[symbol.name].words
     ranges = (f", {block.term}" for block in _ranges(symbol))
     return f"{_WORDS.get(symbol.orig_type, 'a text')}{next(ranges, '')}"
 

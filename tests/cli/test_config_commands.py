@@ -206,6 +206,28 @@ def test_set_that_cannot_be_changes_nothing(patchkit: Patchkit, where: tuple[str
     assert difference(snapshot(patched, own=True), before) == []
 
 
+def test_a_value_that_stops_the_engine_is_refused_where_it_is_written(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path, own: Path, tmp_path: Path
+) -> None:
+    marked = KCONFIG.replace('default "1.0"\n', 'default "1.0"\n\t# patchkit: decimal > 0\n')
+    (own / "vllm" / "Kconfig").write_text(marked)
+    (tmp_path / "prod.config").write_text('CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="abc"\n')
+    before = snapshot(patched, own=True)
+    for command in (("config", "set"), ("apply", "--unlocked")):
+        said = patchkit(*command, *where, "--config", tmp_path / "prod.config")
+        assert said.status == 1
+        assert f'{tmp_path}/prod.config:2: CONFIG_SCALE_VALUE="abc": not a value of this symbol' in said.err
+        assert f"{own}/vllm/Kconfig:5: expected a decimal number > 0, as in 0.5" in said.err
+    assert difference(snapshot(patched, own=True), before) == []
+    assert patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_SCALE_VALUE=0.5", *where).status == 0
+
+
+def test_the_factor_of_the_shipped_series_is_a_number_above_0(patchkit: Patchkit) -> None:
+    for value, status in (("0.5", 0), ("abc", 1), ("0", 1), ("inf", 1)):
+        settings = ("--set", "CONFIG_QK_SCALE=y", "--set", f"CONFIG_QK_SCALE_VALUE={value}")
+        assert patchkit("config", "show", "--target", "vllm==0.6.3", *settings).status == status
+
+
 def test_set_needs_a_patched_tree_and_a_setting(patchkit: Patchkit, where: tuple[str, ...], site: Path) -> None:
     said = patchkit("config", "set", "CONFIG_SCALE=y", *where)
     assert (said.status, "not patched" in said.err, "--set" in said.err) == (1, True, True)
