@@ -22,6 +22,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("receipt",),  # plan.py imports its records
     (
         "strip",
+        "stacking",
         "decision",
         "moving",
         "decide",
@@ -59,7 +60,6 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "naming",
         "undoing",
         "lint",
-        "stacking",
         "toggle_lint",
         "port",
         "abi",
@@ -91,6 +91,7 @@ PURE = (
         "config",
         "overlay",
         "strip",
+        "stacking",
         "decision",
         "moving",
         "decide",
