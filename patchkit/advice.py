@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from patchkit.asking import Asked, Request, named_series
+from patchkit.decision import Outcome
 from patchkit.diff.parse import parse_patch
 from patchkit.errors import PatchkitError
 from patchkit.plan import Plan, Situation
 from patchkit.receipt import Origin
+from patchkit.series import applies, retired
+from patchkit.stacking import find_edits
 from patchkit.strip import file_paths, find_map
 from patchkit.wanted import TreeNames
 
@@ -16,6 +19,7 @@ from patchkit.wanted import TreeNames
 def advise(plan: Plan, asked: Asked, request: Request, situation: Situation) -> Iterator[str]:
     """Yield advice for a refused plan."""
     yield from _cut_on_release(plan, asked)
+    yield from _switched_off_below(plan, asked)
     if request.terms.strip is not None:
         yield from _other_strip(plan, request, situation)
 
@@ -34,6 +38,26 @@ def _cut_on_release(plan: Plan, asked: Asked) -> Iterator[str]:
                 f"{decision.patch} is cut on the release, and {shipped[0].name} below it changes {refused[0]}: "
                 "a series that begins with `series new --on-shipped` may edit its lines; --no-shipped leaves it out"
             )
+
+
+def _switched_off_below(plan: Plan, asked: Asked) -> Iterator[str]:
+    """Name the toggles of the shipped series that take out the lines which refused patches above it edit."""
+    shipped = named_series([one for one in asked.found if one[2] is Origin.SHIPPED], plan.tree)
+    entries = (one for _, series in shipped for one in series.entries)
+    lower = [one for one in entries if applies(one, plan.tree) and not retired(one, plan.tree)]
+    off = {(one.layer, one.patch) for one in plan.decisions if one.outcome is Outcome.DISABLED}
+    refused = {(one.layer, one.patch) for one in plan.decisions if one.refused}
+    users = [one for one in asked.found if one[2] is Origin.USER and one[1].on_shipped]
+    for label, series in named_series(users, plan.tree):
+        stack = (*lower, *series.entries)
+        for edit in find_edits([(entry.patch, entry.strip) for entry in stack]):
+            own, other = stack[edit.patch], stack[edit.other]
+            gate, is_off = other.trailers.config, any((below, other.name) in off for below, _ in shipped)
+            if edit.other < len(lower) <= edit.patch and gate and is_off and (label, own.name) in refused:
+                yield (
+                    f"{own.name} edits lines of {other.name} in {edit.path}, which CONFIG_{gate} switches off: "
+                    f"--set CONFIG_{gate}=y, or gate it, as `patchkit series lint` says"
+                )
 
 
 def _other_strip(plan: Plan, request: Request, situation: Situation) -> Iterator[str]:

@@ -22,6 +22,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("receipt",),  # plan.py imports its records
     (
         "strip",
+        "stacking",
         "decision",
         "moving",
         "decide",
@@ -72,7 +73,6 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "naming",
         "undoing",
         "lint",
-        "stacking",
         "toggle_lint",
         "port",
         "abi",
@@ -104,6 +104,7 @@ PURE = (
         "config",
         "overlay",
         "strip",
+        "stacking",
         "decision",
         "moving",
         "decide",

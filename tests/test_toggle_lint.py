@@ -71,6 +71,8 @@ def test_a_sound_series_has_nothing_to_mend(shelf: Shelf, capsys: pytest.Capture
         ("depends on ONE", "depends on NONE", "Kconfig:5", "NONE is not defined in any Kconfig"),
         ("depends on ONE\n", "", "two.patch:12", "edits lines of one.patch in vllm/a.py, which CONFIG_ONE"),
         ("default 3", "default ONE", "Kconfig:6", "the int symbol VALUE"),
+        ("\tdefault 3", "\t# patchkit: decimals", "Kconfig:8", "the comment for patchkit is not understood"),
+        ("\tdefault 3", "\t# patchkit: decimal", "Kconfig:8", "VALUE is no string"),
         ("\tint", "\ttristate", "Kconfig:7", "`tristate` is refused"),
     ],
 )

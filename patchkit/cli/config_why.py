@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @toggle_options
 @json_option
 def command(*, symbol: str, choice: Choice, asked: dict[str, Any], output: Output) -> int:
-    """Explain a symbol: who asked for what, which term blocks it with which values, who selects it, what to type.
+    """Explain a symbol: where its value comes from, which term blocks it, who selects it, what to type.
 
     Works on a configuration that apply refuses: give it the same --set, --config and --patches.
 
@@ -48,16 +48,18 @@ def command(*, symbol: str, choice: Choice, asked: dict[str, Any], output: Outpu
         raise RefusedError(f"CONFIG_{name}: there is no such symbol", why=near_names(toggles.menu, name))
     typed = command_for(choice, asked, found.advice, patched=opened.receipt is not None) if found.advice else ""
     if output.machine:
-        output.document({"schema": SCHEMA, **_document(found), "next": typed})
+        output.document({"schema": SCHEMA, **_document(found), "origin": _origin(found, opened), "next": typed})
     else:
         _show(found, opened, typed, output)
     return ExitStatus.DONE
 
 
 def _show(found: Explanation, opened: Opened, typed: str, output: Output) -> None:
-    from patchkit.config.why import words_of
+    from patchkit.config.why import PLACEHOLDER, words_of
 
-    output.line(f"CONFIG_{found.symbol}={found.value or '(no value)'}  {found.place}", style="head")
+    origin = _origin(found, opened)
+    comes_from = f"  ({origin})" if origin else ""
+    output.line(f"CONFIG_{found.symbol}={found.value or '(no value)'}{comes_from}  {found.place}", style="head")
     if found.prompt:
         output.line(f"  {found.prompt}")
     for line in found.help.splitlines():
@@ -71,6 +73,14 @@ def _show(found: Explanation, opened: Opened, typed: str, output: Output) -> Non
         output.line("no setting changes that: it is for another release or engine")
     if typed:
         output.line(f"next: {typed}")
+    if typed and found.to_fill:
+        output.line(f"      {PLACEHOLDER} stands for {found.to_fill}")
+
+
+def _origin(found: Explanation, opened: Opened) -> str:
+    """Return where the value comes from, "" for what patchkit gives itself."""
+    one = opened.toggles.resolution.configuration.assignments().get(found.symbol)
+    return one.origin if one is not None else ""
 
 
 def _show_uses(found: Explanation, opened: Opened, output: Output) -> None:
@@ -100,6 +110,7 @@ def _document(found: Explanation) -> dict[str, object]:
         "selected_by": list(found.forced),
         "gates": list(found.gates),
         "advice": list(found.advice),
+        "to_fill": found.to_fill,
         "within_reach": found.within_reach,
     }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Placement, Verdict
+from patchkit.generated import module_path
 from patchkit.output import Output, one_line
 from patchkit.plan import FileEdit, Plan
 from patchkit.receipt import AppliedLayer, Receipt
@@ -68,7 +70,16 @@ def edit_words(plan: Plan) -> str:
         return "no file, only the state in .patchkit"
     record = [edit for edit in plan.edits if plan.tree.distribution and str(edit.path.parent) == plan.tree.distribution]
     files = counted(len(plan.edits) - len(record), "file")
+    made = len(_generated_paths(plan) & {edit.path for edit in plan.edits})
+    files += f" ({made} of the configuration)" if made else ""
     return f"{files} and RECORD" if record else files
+
+
+def _generated_paths(plan: Plan) -> set[PurePosixPath]:
+    """Return the files that no patch brings: the constants, and the package that holds them."""
+    module = module_path(plan.tree)
+    patched = {file.path for decision in plan.decisions for file in decision.files}
+    return {module, module.parent / "__init__.py"} - patched
 
 
 def show_plan(plan: Plan, output: Output, *, verbose: bool = False) -> None:

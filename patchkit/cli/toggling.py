@@ -132,12 +132,15 @@ def gate_words(patch: str, usage: Usage) -> str:
     return f"gates {patch}{', by guards that stand in the files' if patch in usage.guarded else ''}"
 
 
-def command_for(choice: Choice, asked: dict[str, Any], settings: Sequence[str], *, patched: bool) -> str:
-    """Return the command that makes settings: for a patched tree, or for one that is not."""
+def command_for(choice: Choice, asked: dict[str, Any], advice: Sequence[str], *, patched: bool) -> str:
+    """Return the command that makes the settings of the advice beside those asked for, on a patched tree or another."""
+    advised = {setting.partition("=")[0] for setting in advice}
+    settings = [*(one for one in asked["settings"] if one.partition("=")[0] not in advised), *advice]
     words = ["patchkit", "config", "set", *settings] if patched else ["patchkit", "apply"]
     for option, given in (("--target", choice.target), ("--root", choice.root), ("--python", choice.python)):
         words += [option, str(given)] if given else []
-    words += [word for directory in asked["patches"] for word in ("--patches", str(directory))]
+    for option, paths in (("--patches", asked["patches"]), ("--config", asked["config"])):
+        words += [word for path in paths for word in (option, str(path))]
     words += ["--no-shipped"] if asked["no_shipped"] else []
     if not patched:
         words += [word for setting in settings for word in ("--set", setting)]

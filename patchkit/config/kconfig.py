@@ -8,17 +8,26 @@ kconfiglib, which costs 20 ms and more: import it where it is needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NoReturn
 
 import kconfiglib as library
 
 from patchkit.config.configuration import Fault, Value
+from patchkit.config.decimals import EXAMPLE, Decimal, is_mark, parse_mark
 from patchkit.config.dotconfig import ValueKind
-from patchkit.config.kconfig_faults import defined_twice, translated, undefined, warned
+from patchkit.config.kconfig_faults import (
+    defined_twice,
+    near_words,
+    refused,
+    translated,
+    undefined,
+    warned,
+    wrong_decimals,
+)
 from patchkit.config.release import Release, is_version
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
@@ -51,12 +60,14 @@ class Menu:
 
     `given` are the symbols that patchkit defines itself; who asks for a value of them is told so. `standing` are those
     of them that a series defines which is on the tree and was not named: they keep the value that they have there.
+    `decimals` are strings of which a comment says that they are decimal numbers.
     """
 
     kconf: Any
     faults: tuple[Fault, ...]
     given: frozenset[str]
     standing: frozenset[str] = frozenset()
+    decimals: Mapping[str, Decimal] = MappingProxyType({})
 
 
 _WORD = compile_lazily(r"\s*([A-Za-z0-9_-]+)")
@@ -78,6 +89,7 @@ _REFUSED = {
 }
 _OPENING = frozenset({"if", "menu", "choice"})
 _CLOSING = frozenset({"endif", "endmenu", "endchoice"})
+_ENTRIES = _OPENING | _CLOSING | {"comment", "source", "rsource", "mainmenu"}
 
 
 def load_kconfig(
@@ -107,10 +119,12 @@ def load_kconfig(
         _make_release(kconf.syms[f"{name}_VERSION"])
         _leave_out(kconf.syms[name], kconf.syms[f"{name}_VERSION"])
     _leave_out(*(kconf.syms[name] for name in kconf.standing))
-    faults = (*defined_twice(kconf), *undefined(kconf), *kconf.terms, *warned(kconf.warnings))
+    faults = (*defined_twice(kconf), *undefined(kconf), *wrong_decimals(kconf), *kconf.terms, *warned(kconf.warnings))
     kconf.warn = False
     given = frozenset(f"{name}{part}" for name in ENGINES for part in ("", "_VERSION"))
-    return Menu(kconf=kconf, faults=faults, given=given | kconf.standing, standing=frozenset(kconf.standing))
+    others = frozenset(kconf.standing)
+    decimals = {symbol.name: decimal for symbol, (decimal, _) in kconf.decimals.items()}
+    return Menu(kconf=kconf, faults=faults, given=given | others, standing=others, decimals=decimals)
 
 
 class _Text:
@@ -148,6 +162,8 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         self.homes: dict[str, int] = {}
         self.named: list[tuple[Any, str]] = []
         self.terms: list[Fault] = []
+        self.decimals: dict[Any, tuple[Decimal, str]] = {}
+        self._latest: Any = None
         try:
             super().__init__(GIVEN, warn=True, warn_to_stderr=False)
         except (AttributeError, TypeError, IndexError, KeyError, ValueError) as error:
@@ -185,23 +201,26 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
             if self._depths.pop():
                 raise SeriesError(f"{self.filename}: a menu, choice or if is not closed in this file")
             self._places.pop()
+            self._latest = None
             self._leave_file()
         return True
 
     def _tokenize(self, s: str) -> Any:
         here = f"{self.filename}:{self.linenr}"
         if "$" in s and not s.lstrip().startswith("#"):
-            raise _refused(here, s, "`$` begins a macro, which is refused", "macros run commands, read the environment")
+            raise refused(here, s, "`$` begins a macro, which is refused", "macros run commands, read the environment")
         match = _WORD.match(s)
         if match is None:
+            if is_mark(s):
+                self._mark(s, here)
             return super()._tokenize(s)
         word = match[1]
         if word in _REFUSED:
-            raise _refused(here, s, f"`{word}` is refused", _REFUSED[word])
+            raise refused(here, s, f"`{word}` is refused", _REFUSED[word])
         tokens = super()._tokenize(s)
         if word in ("source", "rsource"):
             if len(tokens) != 3 or not isinstance(tokens[1], str):  # noqa: PLR2004 -- the word, the name, the end
-                raise _refused(here, s, f"`{word}` takes one file name", f'as in: {word} "Kconfig.attention"')
+                raise refused(here, s, f"`{word}` takes one file name", f'as in: {word} "Kconfig.attention"')
             self._enter(tokens[1], here, s, from_file=word == "rsource")
             # A line that ends the properties of the symbol above and changes nothing.
             return [*super()._tokenize('mainmenu "-"')[:1], self.top_node.prompt[0], None]
@@ -212,13 +231,16 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         """Note which symbols a line names, and how deep blocks are nested in its file."""
         self._depths[-1] += (word in _OPENING) - (word in _CLOSING)
         if self._depths[-1] < 0:
-            raise _refused(here, line, f"`{word}` closes nothing in this file", "")
+            raise refused(here, line, f"`{word}` closes nothing in this file", "")
         symbols = [token for token in tokens if isinstance(token, library.Symbol)]
         if word in ("config", "menuconfig"):
             self._check_name(symbols, here, line)
+            self._latest = symbols[0] if symbols else None
             return
+        if word in _ENTRIES:
+            self._latest = None
         if self.m in symbols:
-            raise _refused(here, line, "`m` is refused", "there are no modules here: y or n")
+            raise refused(here, line, "`m` is refused", "there are no modules here: y or n")
         self.named += [(symbol, here) for symbol in symbols if not symbol.is_constant]
         for found in _VERSION_TERM.finditer(line.partition("#")[0]):
             written = found[2] or found[4]
@@ -226,14 +248,24 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
                 why = "the other side is a version, as in: VLLM_VERSION >= 0.8.0"
                 self.terms.append(Fault(place=here, what=f"`{found[0].strip()}`: {written} is not a version", why=why))
 
+    def _mark(self, line: str, here: str) -> None:
+        """Note what a comment asks of the symbol that it stands below."""
+        decimal = parse_mark(line)
+        if decimal is None:
+            raise refused(here, line, "the comment for patchkit is not understood", f"as in: {EXAMPLE}")
+        if self._latest is None or self._latest in self.decimals or not line[:1].isspace():
+            why = "one for a symbol, indented below its `config`, before `help`"
+            raise refused(here, line, "the comment for patchkit belongs to no symbol", why)
+        self.decimals[self._latest] = (decimal, here)
+
     def _check_name(self, symbols: list[Any], here: str, line: str) -> None:
         if self.filename == GIVEN or not symbols:
             return
         name = symbols[0].name
         if not _NAME.fullmatch(name):
-            raise _refused(here, line, f"{name!r} cannot be a symbol", "letters, digits and _, and not only digits")
+            raise refused(here, line, f"{name!r} cannot be a symbol", "letters, digits and _, and not only digits")
         if symbols[0].nodes and symbols[0].nodes[0].filename == GIVEN:
-            raise _refused(here, line, f"{name} is given by patchkit", "it says which engine and release this is for")
+            raise refused(here, line, f"{name} is given by patchkit", "it says which engine and release this is for")
 
     def _enter(self, text: str, here: str, line: str, *, from_file: bool) -> None:
         """Go on reading in another file."""
@@ -244,25 +276,27 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
             number, above = self._places[-1]
             path = (above.parent if from_file else PurePosixPath()) / text
             if PurePosixPath(text).is_absolute() or ".." in path.parts or any(c in text for c in "*?[\0"):
-                raise _refused(
-                    here, line, "`source` stays below the directory of the Kconfig", "a plain, relative name"
-                )
+                raise refused(here, line, "`source` stays below the directory of the Kconfig", "a plain, relative name")
             if (number, path) in self._places:
                 chain = " -> ".join(str(one) for _, one in (*self._places, (number, path)))
-                raise _refused(here, line, f"{path} sources itself", chain)
+                raise refused(here, line, f"{path} sources itself", chain)
         name = str(PurePosixPath(sources[number].name).parent / path)
         if len(self._places) >= _DEEPEST or len(self.kconfig_filenames) > MOST_FILES:
-            raise _refused(here, line, "too many Kconfig files", f"{_DEEPEST} deep, {MOST_FILES} in all are read")
+            raise refused(here, line, "too many Kconfig files", f"{_DEEPEST} deep, {MOST_FILES} in all are read")
         content = sources[number].read(path, here)
         self._size += len(content)
         if self._size > LARGEST:
-            raise _refused(here, line, f"more than {LARGEST >> 20} MiB of Kconfig", "")
+            raise refused(here, line, f"more than {LARGEST >> 20} MiB of Kconfig", "")
+        before, nul, _ = content.partition("\0")
+        if nul:
+            number = before.count("\n") + 1
+            raise SeriesError(f"{name}:{number}: a NUL byte", why="a Kconfig is text")
         self.kconfig_filenames.append(name)
         self._filestack.append((self._include_path, self._readline))
         self._include_path += ((self.filename, self.linenr),)
         self._readline = _Text(f"{one}\n" for one in content.replace("\r\n", "\n").split("\n")).readline
         self.homes[name] = number
-        self.filename, self.linenr = name, 0
+        self.filename, self.linenr, self._latest = name, 0, None
         self._places.append((number, path))
         self._depths.append(0)
 
@@ -271,29 +305,14 @@ class _Parser(library.Kconfig):  # type: ignore[misc]
         here = f"{self.filename}:{self.linenr}"
         word = s.split(maxsplit=1)[0]
         if re.match(r"\s*\S+\s*[:+]?=", s):
-            raise _refused(here, s, "variables are refused", "a symbol's value is written with `default`")
-        raise _refused(here, s, f"`{word}` is no word of Kconfig", _near(word))
+            raise refused(here, s, "variables are refused", "a symbol's value is written with `default`")
+        raise refused(here, s, f"`{word}` is no word of Kconfig", near_words(word))
 
 
 def _written(value: Value) -> str:
     """Return a value as a Kconfig writes it. `$` would begin a macro, and no expression can name such a text."""
     escaped = value.text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\N{SMALL DOLLAR SIGN}")
     return f'"{escaped}"' if value.kind is ValueKind.STRING else value.text
-
-
-def _refused(here: str, line: str, what: str, why: str) -> SeriesError:
-    number = here.rpartition(":")[2]
-    shown = line.strip().encode("unicode_escape").decode("ascii")[:120]
-    return SeriesError(f"{here}: {what}", why="\n".join(part for part in (f"  {number} | {shown}", why) if part))
-
-
-def _near(word: str) -> str:
-    from difflib import get_close_matches
-
-    words = ("config", "bool", "string", "default", "depends", "select", "range", "prompt", "choice", "endchoice")
-    more = ("menu", "endmenu", "menuconfig", "endif", "help", "source", "visible", "comment", "int", "hex", "def_bool")
-    found = get_close_matches(word, (*words, *more), 1)
-    return f"did you mean `{found[0]}`?" if found else "a help text is indented more than the word `help`"
 
 
 @contextmanager

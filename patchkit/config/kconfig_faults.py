@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import kconfiglib as library
+
 from patchkit.config.configuration import UNDEFINED, Fault
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
@@ -17,6 +19,8 @@ _MEMBER = compile_lazily(
     r"^(?:\.\.\.depends on )?(?:the choice symbol )?(\S+) \(defined at ([^)]+)\), with definition\.\.\.$", re.MULTILINE
 )
 _UNKNOWN = "it would always be n; a text stands in quotes; if another series has it, name that too"
+_LONG_WORD = compile_lazily(r"\w{256,}")  # longer than the name of any file
+_SHOWN = 32
 _HARMLESS = ("style: ", "empty help text", "has no prompt")
 
 
@@ -31,10 +35,32 @@ def translated(text: str) -> SeriesError:
             why=f"each decides the one behind the arrow\n{places}",
             hint="drop one of these `depends on`, `select` or `default ... if`",
         )
-    match = _ERROR.match(text.strip())
+    match = _ERROR.match(cut_words(text.strip()))
     place, what = (match["place"], match["what"]) if match else (None, text)
     first, _, rest = what.partition("\n")
     return SeriesError(f"{place}: {first}" if place else first, why=rest)
+
+
+def cut_words(text: str) -> str:
+    """Return a text with numbers and names cut that are too long to be looked at."""
+    return _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}... ({len(word[0]):,} characters)", text)
+
+
+def refused(here: str, line: str, what: str, why: str) -> SeriesError:
+    """Return the error for a line that is not read, which it shows."""
+    number = here.rpartition(":")[2]
+    shown = line.strip().encode("unicode_escape").decode("ascii")[:120]
+    return SeriesError(f"{here}: {what}", why="\n".join(part for part in (f"  {number} | {shown}", why) if part))
+
+
+def near_words(word: str) -> str:
+    """Say which word of Kconfig may be meant."""
+    from difflib import get_close_matches
+
+    words = ("config", "bool", "string", "default", "depends", "select", "range", "prompt", "choice", "endchoice")
+    more = ("menu", "endmenu", "menuconfig", "endif", "help", "source", "visible", "comment", "int", "hex", "def_bool")
+    found = get_close_matches(word, (*words, *more), 1)
+    return f"did you mean `{found[0]}`?" if found else "a help text is indented more than the word `help`"
 
 
 def defined_twice(kconf: Any) -> Iterator[Fault]:
@@ -57,6 +83,19 @@ def undefined(kconf: Any) -> Iterator[Fault]:
             near = get_close_matches(symbol.name, defined if number * len(defined) < _MOST_COMPARED else (), 1)
             why = f"did you mean {near[0]}?" if near else _UNKNOWN
             yield Fault(place=place, what=f"{symbol.name} {UNDEFINED}", why=why)
+
+
+def wrong_decimals(kconf: Any) -> Iterator[Fault]:
+    """Yield symbols that a comment calls decimal numbers, and that are none."""
+    for symbol, (decimal, place) in kconf.decimals.items():
+        if symbol.orig_type != library.STRING:
+            what = f"{symbol.name} is no string, and a comment for patchkit calls it a decimal number"
+            yield Fault(place=place, what=what, why="a whole number has `range`")
+            continue
+        written = (value.name for value, _ in symbol.defaults if value.is_constant)
+        for text in written:
+            if not decimal.takes(text):
+                yield Fault(place=place, what=f"{symbol.name}: its default {text!r} is not {decimal.words}", why="")
 
 
 def warned(warnings: Sequence[str]) -> Iterator[Fault]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
+from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value, setting_line
 from patchkit.config.dotconfig import EXPECTED_LINE, Assignment, ValueKind
 from patchkit.config.kconfig import GIVEN, Menu
+from patchkit.config.kconfig_faults import cut_words
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
 from patchkit.pattern import compile_lazily
@@ -66,9 +67,13 @@ def resolve(
     return Resolution(
         configuration=read_configuration(menu, requests),
         requests=dict(sorted(requests.items())),
-        faults=tuple(sorted(faults, key=_by_place)),
+        faults=tuple(sorted(map(_cut, faults), key=_by_place)),
         warnings=tuple(warnings),
     )
+
+
+def _cut(fault: Fault) -> Fault:
+    return Fault(place=fault.place, what=cut_words(fault.what), why=cut_words(fault.why))
 
 
 def _by_place(fault: Fault) -> tuple[str, int]:
@@ -145,7 +150,7 @@ def _duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
             continue
         known = first.setdefault((file, one.symbol), one)
         if known is not one:
-            why = f"{known.origin} says CONFIG_{known.symbol}={known.value}; drop one of the two lines"
+            why = f"{known.origin} says {_written(known)}; drop one of the two lines"
             yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
 
 
@@ -157,6 +162,13 @@ def _no_values(assignments: Sequence[Assignment], asked: Mapping[str, Assignment
             yield Fault(place=one.origin, what=what, why=f"{asked[one.symbol].origin} counts; {EXPECTED_LINE}")
 
 
+def _written(one: Assignment) -> str:
+    """Return a setting as it was written: only a file has quotes around a text."""
+    if one.kind is ValueKind.STRING and one.origin not in (KEPT, COMMAND_LINE):
+        return setting_line(Value(symbol=one.symbol, kind=one.kind, text=one.value))
+    return f"CONFIG_{one.symbol}={one.value}"
+
+
 def not_named(home: str) -> str:
     """Say where a symbol is, and how to get at it."""
     return f"{home} has it: name that series too, with --patches, or without --no-shipped if it is the shipped one"
@@ -165,7 +177,7 @@ def not_named(home: str) -> str:
 def _set(menu: Menu, one: Assignment, elsewhere: Mapping[str, str]) -> Fault | None:
     """Give the symbol the value; a fault when there is no such symbol, or the value is not of its type."""
     symbol = menu.kconf.syms.get(one.symbol)
-    what = f"CONFIG_{one.symbol}={one.value}"
+    what = _written(one)
     if one.symbol in elsewhere or one.symbol in menu.standing:
         why = not_named(elsewhere.get(one.symbol, "another series"))
         return Fault(place=one.origin, what=f"{what}: it is of a series that is not named", why=why)
@@ -173,8 +185,10 @@ def _set(menu: Menu, one: Assignment, elsewhere: Mapping[str, str]) -> Fault | N
         return Fault(place=one.origin, what=f"{what}: there is no such symbol", why=near_names(menu, one.symbol))
     if one.symbol in menu.given:
         return Fault(place=one.origin, what=f"{what}: it is given by the engine's release", why="leave it out")
-    if not _fits(symbol.orig_type, one) or not symbol.set_value(one.value):
-        why = f"{place_of(symbol)}: expected {_EXPECTED[symbol.orig_type]}"
+    fits, decimal = _fits(symbol.orig_type, one), menu.decimals.get(one.symbol)
+    if not fits or (decimal is not None and not decimal.takes(one.value)) or not symbol.set_value(one.value):
+        expected = decimal.words if fits and decimal is not None else _EXPECTED[symbol.orig_type]
+        why = f"{place_of(symbol)}: expected {expected}"
         return Fault(place=one.origin, what=f"{what}: not a value of this symbol", why=why)
     if symbol.choice and one.value == "y":
         symbol.choice.set_value(2)
@@ -194,7 +208,7 @@ def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:
     if one.symbol in symbols_in_use(menu, usage) or one.value == _left_alone(menu.kconf.syms[one.symbol], one.value):
         return None
     why = f"gates that do: {', '.join(f'CONFIG_{gate}' for gate in sorted(usage.gates)) or 'none'}"
-    what = f"CONFIG_{one.symbol}={one.value} gates nothing in this series, and nothing reads it"
+    what = f"{_written(one)} gates nothing in this series, and nothing reads it"
     return Fault(place=one.origin, what=what, why=why)
 
 
@@ -222,7 +236,7 @@ def _not_become(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[Faul
         if one.origin != KEPT:
             is_now = symbol.str_value or "without a value"
             lines = [line for block in blocks_of(symbol, one.value) for line in words_of(block)]
-            what = f"CONFIG_{one.symbol}={one.value} is not what comes of it: it is {is_now}"
+            what = f"{_written(one)} is not what comes of it: it is {is_now}"
             yield Fault(place=one.origin, what=what, why="\n".join(lines))
 
 

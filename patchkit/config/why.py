@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import Usage
+from patchkit.config.configuration import KEPT, Usage
 from patchkit.config.dotconfig import Assignment
 from patchkit.config.kconfig import GIVEN, Menu
 from patchkit.record import dataclass
 
+PLACEHOLDER = "VALUE"
+"""What stands in a setting for a value that only the user knows."""
 _DEEPEST = 8
+_WORDS = {library.INT: "a whole number", library.HEX: "a number such as 0x1f"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,9 +34,11 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """All that is known about a symbol. `requested` is (value, origin) or None; `advice` are settings to type.
+    """All that is known about a symbol. `requested` is (value, origin) or None; `advice` are settings to type: those
+    that give it what is asked for, or, where nothing is or it has that from before, those that switch it.
 
-    `within_reach`: settings can give it the value; else it is for another release or engine.
+    `within_reach`: settings can give it the value; else it is for another release or engine. `to_fill` says what to
+    write for the PLACEHOLDER in `advice`, "" where there is none.
     """
 
     symbol: str
@@ -46,6 +52,7 @@ class Explanation:
     gates: tuple[str, ...]
     advice: tuple[str, ...]
     within_reach: bool
+    to_fill: str
 
 
 def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Usage) -> Explanation | None:
@@ -54,11 +61,12 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
     if symbol is None or not symbol.nodes:
         return None
     request = requests.get(name)
-    wanted = request.value if request is not None else "y"
+    wanted = request.value if request is not None else "y" if is_bool(symbol) else _default_of(symbol)
     is_there = symbol.str_value == wanted or (request is None and symbol.visibility and not is_bool(symbol))
-    blocks = () if is_there else blocks_of(symbol, wanted)
+    is_given = request is not None and request.origin != KEPT
+    goal = _other_value(symbol) if is_there and not is_given else wanted
+    within_reach = goal == "n" or _is_within_reach(symbol.direct_dep, menu.given, ())
     node = symbol.nodes[0]
-    within_reach = wanted == "n" or _is_within_reach(symbol.direct_dep, menu.given, ())
     return Explanation(
         symbol=name,
         value=str(symbol.str_value),
@@ -66,12 +74,37 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
         prompt=prompt_of(symbol),
         help=node.help or "",
         requested=None if request is None else (request.value, request.origin),
-        blocks=blocks,
+        blocks=() if is_there else blocks_of(symbol, wanted),
         forced=selectors(symbol),
         gates=usage.gates.get(name, ()),
-        advice=tuple(dict.fromkeys(_advice(symbol, wanted, ()))) if blocks and within_reach else (),
+        advice=tuple(dict.fromkeys(_advice(symbol, goal, ()))) if within_reach else (),
         within_reach=within_reach,
+        to_fill=_expected(symbol, menu) if goal == PLACEHOLDER and not is_given else "",
     )
+
+
+def _default_of(symbol: Any) -> str:
+    """Return what a number or a string would be with its dependencies met; the placeholder where nothing says so."""
+    own = library.split_expr(symbol.direct_dep, library.AND)
+    for value, condition in symbol.defaults:  # kconfiglib has added the dependencies to each condition
+        terms = (term for term in library.split_expr(condition, library.AND) if term not in own)
+        if all(map(library.expr_value, terms)):
+            return str(value.str_value) or PLACEHOLDER
+    return PLACEHOLDER
+
+
+def _other_value(symbol: Any) -> str:
+    """Return what a symbol that is as it was meant can be switched to."""
+    if not is_bool(symbol):
+        return PLACEHOLDER
+    return "n" if symbol.str_value == "y" else "y"
+
+
+def _expected(symbol: Any, menu: Menu) -> str:
+    if symbol.name in menu.decimals:
+        return menu.decimals[symbol.name].words
+    ranges = (f", {block.term}" for block in _ranges(symbol))
+    return f"{_WORDS.get(symbol.orig_type, 'a text')}{next(ranges, '')}"
 
 
 def is_bool(symbol: Any) -> bool:
@@ -201,7 +234,10 @@ def _advice(symbol: Any, wanted: str, above: tuple[Any, ...]) -> Iterator[str]:
         for term in library.split_expr(symbol.direct_dep, library.AND):
             if not library.expr_value(term):
                 yield from _advice_for_term(term, (*above, symbol))
-    if any(node.prompt for node in symbol.nodes):
+    if is_bool(symbol) and wanted == "n" and symbol.choice:
+        others = (one for one in symbol.choice.syms if one is not symbol and one.visibility)
+        yield from (f"CONFIG_{one.name}=y" for one in islice(others, 1))
+    elif any(node.prompt for node in symbol.nodes):
         yield f"CONFIG_{symbol.name}={wanted}"
 
 

@@ -133,6 +133,28 @@ def test_why_goes_down_and_says_what_to_type(patchkit: Patchkit, where: tuple[st
     assert "five" in (site / "vllm/kernel.cu").read_text()
 
 
+def test_what_why_says_to_type_switches_a_toggle_on_and_off(
+    patchkit: Patchkit, where: tuple[str, ...], site: Path
+) -> None:
+    for origin, command in (("default", "apply"), ("set before", "config")):
+        said = patchkit("config", "why", "CONFIG_SCALE", *where)
+        assert f"  ({origin})  " in said.out.splitlines()[0]
+        words = said.out.splitlines()[-1].split()
+        assert words[:3] == ["next:", "patchkit", command]
+        assert patchkit(*words[2:], *(["--unlocked"] if command == "apply" else [])).status == 0
+    assert (site / "vllm/scale.py").read_text() == FILES["vllm/scale.py"]
+    assert patchkit("config", "why", "CONFIG_SCALE", *where, "--json").document["origin"] == "set before"
+
+
+def test_why_keeps_the_other_settings_in_what_to_type(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    said = patchkit("config", "why", "CONFIG_SCALE_VALUE", *where, "--set", "CONFIG_SCALE=y")
+    assert said.out.splitlines()[0].startswith("CONFIG_SCALE_VALUE=1.0  (default)  ")
+    typed, filled = said.out.splitlines()[-2:]
+    assert typed.endswith("--set CONFIG_SCALE=y --set CONFIG_SCALE_VALUE=VALUE")
+    assert filled == "      VALUE stands for a text"
+    assert patchkit(*typed.replace("VALUE=VALUE", "VALUE=0.5").split()[2:], "--unlocked").status == 0
+
+
 def test_why_without_a_request_explains_what_hinders(patchkit: Patchkit, where: tuple[str, ...]) -> None:
     document = patchkit("config", "why", "LATER", *where, "--json").document
     assert document["blocked_by"] == [
@@ -159,7 +181,7 @@ def test_set_changes_a_patched_tree_and_tells_derived_symbols(
     assert "CONFIG_SCALE: n -> y  (--set)\n" in said.out
     assert "CONFIG_SCALE_VALUE: (no value) -> 1.0  (default)\n" in said.out
     assert "CONFIG_KERNEL: rebuild: required" in said.out
-    assert "set: 3 files and RECORD changed" in said.out
+    assert "set: 3 files (1 of the configuration) and RECORD changed" in said.out
     assert "CONFIG_SCALE_VALUE" in (patched / "vllm/scale.py").read_text()
     assert "nothing to do" in patchkit("config", "set", "CONFIG_SCALE=y", *where).out
     document = patchkit("config", "set", "CONFIG_SCALE=n", "CONFIG_KERNEL=n", *where, "--json").document
@@ -168,12 +190,42 @@ def test_set_changes_a_patched_tree_and_tells_derived_symbols(
     assert (patched / "vllm/scale.py").read_text() == FILES["vllm/scale.py"]
 
 
+def test_files_of_the_configuration_are_counted_by_themselves(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    on = (*where, "--unlocked", "--set", "CONFIG_SCALE=y")
+    words = "3 files (2 of the configuration) and RECORD"
+    assert patchkit("plan", *on).out.endswith(f"apply would change {words}\n")
+    assert patchkit("apply", *on).out.endswith(f"applied: {words} changed\n")
+    assert f"reverted: {words} changed" in patchkit("revert", *where[:2]).out
+
+
 def test_set_that_cannot_be_changes_nothing(patchkit: Patchkit, where: tuple[str, ...], patched: Path) -> None:
     before = snapshot(patched, own=True)
     said = patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_LATER=y", *where)
     assert said.status == 1
     assert "VLLM_VERSION=0.6.3" in said.err
     assert difference(snapshot(patched, own=True), before) == []
+
+
+def test_a_value_that_stops_the_engine_is_refused_where_it_is_written(
+    patchkit: Patchkit, where: tuple[str, ...], patched: Path, own: Path, tmp_path: Path
+) -> None:
+    marked = KCONFIG.replace('default "1.0"\n', 'default "1.0"\n\t# patchkit: decimal > 0\n')
+    (own / "vllm" / "Kconfig").write_text(marked)
+    (tmp_path / "prod.config").write_text('CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="abc"\n')
+    before = snapshot(patched, own=True)
+    for command in (("config", "set"), ("apply", "--unlocked")):
+        said = patchkit(*command, *where, "--config", tmp_path / "prod.config")
+        assert said.status == 1
+        assert f'{tmp_path}/prod.config:2: CONFIG_SCALE_VALUE="abc": not a value of this symbol' in said.err
+        assert f"{own}/vllm/Kconfig:5: expected a decimal number > 0, as in 0.5" in said.err
+    assert difference(snapshot(patched, own=True), before) == []
+    assert patchkit("config", "set", "CONFIG_SCALE=y", "CONFIG_SCALE_VALUE=0.5", *where).status == 0
+
+
+def test_the_factor_of_the_shipped_series_is_a_number_above_0(patchkit: Patchkit) -> None:
+    for value, status in (("0.5", 0), ("abc", 1), ("0", 1), ("inf", 1)):
+        settings = ("--set", "CONFIG_QK_SCALE=y", "--set", f"CONFIG_QK_SCALE_VALUE={value}")
+        assert patchkit("config", "show", "--target", "vllm==0.6.3", *settings).status == status
 
 
 def test_set_needs_a_patched_tree_and_a_setting(patchkit: Patchkit, where: tuple[str, ...], site: Path) -> None:

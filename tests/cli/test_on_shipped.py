@@ -265,6 +265,20 @@ def test_gate_of_the_shipped_kconfig_is_known_beside_a_kconfig_of_its_own(
     assert "`Config: FASTER`: the Kconfig does not define FASTER" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_refusal_names_the_toggle_below_that_takes_the_lines_out(
+    command: str, shipped: Path, wheel: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shipped.is_dir()
+    series = _begun(wheel, lambda text: text.replace("# fast\n", "# fast, and ours\n"))
+    capsys.readouterr()
+    _run(command, "--root", root, "--patches", series, status=1)
+    said = capsys.readouterr().err
+    assert "0001-ours.patch edits lines of 0002-fast.patch in vllm/engine.py, which CONFIG_FAST switches off" in said
+    _run(command, "--root", root, "--patches", series, "--set", "CONFIG_FAST=y")
+    assert "switches off" not in capsys.readouterr().err
+
+
 def test_without_the_shipped_series_it_is_refused(own: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run("apply", "--root", root, "--patches", own, "--no-shipped", status=1)
     assert "stands on the shipped series, which is not in the tree and not asked for" in capsys.readouterr().err

@@ -32,6 +32,12 @@ def value(menu: Menu, name: str) -> str:
     return str(menu.kconf.syms[name].str_value)
 
 
+def test_a_nul_byte_is_refused_with_its_line() -> None:
+    with pytest.raises(SeriesError) as refused:
+        load('config A\n\tbool "A\0B"\n')
+    assert refused.value.what == "vllm/Kconfig:2: a NUL byte"
+
+
 def test_the_language_is_read() -> None:
     menu = load(
         """

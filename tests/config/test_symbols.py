@@ -115,7 +115,7 @@ def test_every_kind_of_fault_is_told_in_one_run() -> None:
         "try.config:6": "CONFIG_OTHER",
         "try.config:7": "CONFIG_IDLE=y",
         "try.config:8": "CONFIG_TEXT=3:",
-        "try.config:9": "CONFIG_FIRST=y:",
+        "try.config:9": 'CONFIG_FIRST="y":',
         "try.config:10": "CONFIG_HIDDEN=n",
         "try.config:11": "CONFIG_VLLM=y:",
     }
@@ -132,6 +132,15 @@ def test_a_number_that_is_none_is_a_fault_and_no_value() -> None:
     resolution = resolved(kconfig='config N\n\tint "N"\n\tdefault "x"\nconfig H\n\thex "H"\n\tdefault "1.0"\n')
     assert values(resolution) == {"H": "", "N": ""}
     assert len(resolution.faults) == 2
+
+
+@pytest.mark.parametrize("wrong", ["range 1 {}", "range {} 1", "default {}", "depends on OTHER && {} = 1"])
+@pytest.mark.parametrize("digits", [4000, 5000])
+def test_a_number_of_thousands_of_digits_is_cut_where_it_is_told(wrong: str, digits: int) -> None:
+    properties = wrong.format("9" * digits)
+    resolution = resolved("CONFIG_N=0", kconfig=f'{KCONFIG}config N\n\tint "N"\n\trange 1 5\n\t{properties}\n')
+    assert resolution.faults
+    assert max(len(fault.what) + len(fault.why) for fault in resolution.faults) < 1000
 
 
 def test_a_select_is_sound_when_the_dependencies_follow() -> None:
@@ -197,9 +206,11 @@ def test_settings_from_before_give_way_and_are_dropped_when_they_mean_nothing() 
     assert sorted(resolution.requests) == ["BASE", "NEWER"], "it waits for its dependency"
 
 
-def explained(name: str, *settings: str, version: str = "0.6.3") -> Explanation:
-    menu = load_kconfig([source({"Kconfig": KCONFIG})], engine="vllm", version=version)
-    resolution = resolve(menu, asked(*settings), USAGE)
+def explained(
+    name: str, *settings: str, version: str = "0.6.3", kconfig: str = KCONFIG, origin: str = "--set"
+) -> Explanation:
+    menu = load_kconfig([source({"Kconfig": kconfig})], engine="vllm", version=version)
+    resolution = resolve(menu, [replace(one, origin=origin) for one in asked(*settings)], USAGE)
     found = explain(menu, name, resolution.requests, USAGE)
     assert found is not None
     return found
@@ -222,6 +233,53 @@ def test_why_says_what_to_type() -> None:
     assert held.forced == ("FORCING",)
     assert held.advice == ("CONFIG_FORCING=n", "CONFIG_NEWER=n")
     assert [block.term for block in held.blocks] == ["selected by FORCING, vllm/Kconfig:12"]
+
+
+def test_why_says_what_switches_a_symbol_that_nothing_blocks() -> None:
+    assert explained("OTHER").advice == ("CONFIG_OTHER=y",)
+    assert explained("OTHER", "CONFIG_OTHER=y").advice == ("CONFIG_OTHER=y",), "it is not set on the tree yet"
+    assert explained("OTHER", "CONFIG_OTHER=y", origin=KEPT).advice == ("CONFIG_OTHER=n",)
+    assert explained("FIRST").advice == ("CONFIG_SECOND=y",)
+    assert explained("HIDDEN").advice == ()
+
+
+VALUES = """\
+config ON
+	bool "On"
+if ON
+config TEXT
+	string "Text"
+	default "new" if VLLM_VERSION >= 0.8.0
+	default "0.5"
+config COUNT
+	int "Count"
+	range 2 9
+config MASK
+	hex "Mask"
+	default 0x10
+config NAME
+	string "Name"
+endif
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "advice", "to_fill"),
+    [
+        ("TEXT", (), ("CONFIG_ON=y", "CONFIG_TEXT=0.5"), ""),
+        ("TEXT", ("CONFIG_TEXT=7.5",), ("CONFIG_ON=y", "CONFIG_TEXT=7.5"), ""),
+        ("TEXT", ("CONFIG_ON=y",), ("CONFIG_TEXT=VALUE",), "a text"),
+        ("MASK", (), ("CONFIG_ON=y", "CONFIG_MASK=0x10"), ""),
+        ("COUNT", (), ("CONFIG_ON=y", "CONFIG_COUNT=VALUE"), "a whole number"),
+        ("COUNT", ("CONFIG_ON=y",), ("CONFIG_COUNT=VALUE",), "a whole number, range is 2 to 9"),
+        ("NAME", (), ("CONFIG_ON=y", "CONFIG_NAME=VALUE"), "a text"),
+    ],
+)
+def test_why_gives_a_number_or_a_text_a_value_of_its_kind(
+    name: str, settings: tuple[str, ...], advice: tuple[str, ...], to_fill: str
+) -> None:
+    found = explained(name, *settings, kconfig=VALUES)
+    assert (found.advice, found.to_fill) == (advice, to_fill)
 
 
 def test_why_says_when_no_setting_helps() -> None:
