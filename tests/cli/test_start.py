@@ -95,6 +95,7 @@ def test_a_module_that_is_loaded_already_is_the_one_that_click_gets(checkout: Pa
     assert run.stdout == "True\n"
 
 
-@given(st.text(alphabet=" \t\n\r\x0b\x0cab\xa0\u2028", max_size=60))
+# Blanks, tabs and lines: of other white space inspect thinks otherwise from Python 3.13 on.
+@given(st.text(alphabet=" \t\nab", max_size=60))
 def test_texts_are_cleaned_as_inspect_does(text: str) -> None:
     assert clean(text) == inspect.cleandoc(text)
