@@ -64,7 +64,7 @@ class Box:
     def __init__(self, case: Case, scratch: Path) -> None:
         self._case = case
         self._scratch = scratch
-        self.root = self._lay_out(scratch / "box" / "sandbox" / "root", case.before)
+        self.root = self._lay_out(scratch / "box" / "sandbox" / "tree", case.before)
         write(scratch / "box", {"secret": b"secret\n", "sandbox/secret": b"secret\n"})
         self._patch = scratch / f"case.{case.suffix}"
         self._patch.write_bytes(case.patch)
@@ -83,7 +83,7 @@ class Box:
     def around(self) -> Snapshot:
         """Return what lies beside the tree."""
         found = snapshot(self._scratch / "box", own=True)
-        return {path: entry for path, entry in found.items() if not path.startswith("sandbox/root/")}
+        return {path: entry for path, entry in found.items() if not path.startswith("sandbox/tree/")}
 
     def _lay_out(self, root: Path, files: Mapping[str, Any]) -> Path:
         if root.exists():
