@@ -28,13 +28,13 @@ import torch
 from benchmarks.attention_cases import PREFILLS, make_prefill
 from patchkit.attention.device import device_facts
 from patchkit.attention.report import SCHEMA
+from patchkit.attention.timing import time_in_a_row
 from patchkit.runtime.attention.registry import kernel_named
 
 KERNEL = "hopper_prefill"
 CALLS = 40
 TURNS = 40
 PAUSE = 0.05  # seconds
-_FLUSH_BYTES = 1 << 28
 _ASK_SECONDS = 0.001
 
 Call = Callable[[], object]
@@ -95,7 +95,7 @@ def _replay(graph: torch.cuda.CUDAGraph, made: object) -> Call:
 def _apart(calls: dict[int, Call]) -> Iterator[dict[str, Any]]:
     for tokens, call in calls.items():
         with _watched() as seen:
-            times = [one / tokens * 1e6 for one in _timed([call] * CALLS)]
+            times = [one / tokens * 1e6 for one in time_in_a_row([call] * CALLS)]
         yield _result("apart", tokens, times, seen)
         time.sleep(1.0)
 
@@ -107,27 +107,12 @@ def _alike(calls: dict[int, Call]) -> Iterator[dict[str, Any]]:
     for _ in range(TURNS):
         for tokens, call in calls.items():
             with _watched() as seen:
-                took = _timed([call] * (longest // tokens))
+                took = time_in_a_row([call] * (longest // tokens))
             times[tokens].append(statistics.fmean(took) / tokens * 1e6)
             watched[tokens].extend(seen)
             time.sleep(PAUSE)
     for tokens in calls:
         yield _result("alike", tokens, times[tokens], watched[tokens])
-
-
-def _timed(calls: list[Call]) -> list[float]:
-    """Return the milliseconds of calls in a row."""
-    flush = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device="cuda")
-    pairs = []
-    for call in calls:
-        flush.zero_()
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call()
-        end.record()
-        pairs.append((begin, end))
-    torch.cuda.synchronize()
-    return [begin.elapsed_time(end) for begin, end in pairs]
 
 
 @contextmanager

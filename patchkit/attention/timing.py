@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -46,18 +46,23 @@ def _time_on_host(call: Callable[[], object], calls: int) -> list[float]:
 
 
 def _time_by_events(run: Callable[[], object], calls: int) -> list[float]:
-    flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     begun, warm = time.perf_counter(), 0
     while warm < _LEAST_WARMUP or time.perf_counter() - begun < _WARMUP_SECONDS:
         run()
         torch.cuda.synchronize()
         warm += 1
+    return time_in_a_row([run] * calls)
+
+
+def time_in_a_row(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Return the milliseconds of each of some calls on the GPU; the second-level cache is flushed before each."""
+    flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     pairs = []
-    for _ in range(calls):
+    for call in calls:
         flush.zero_()
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         first.record()
-        run()
+        call()
         last.record()
         pairs.append((first, last))
     torch.cuda.synchronize()
