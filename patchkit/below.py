@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from patchkit.cut import place_cut
+from patchkit.cut import place_cut, released_situation
 from patchkit.errors import SeriesError, WrongTreeError
 from patchkit.lock import LockedArtifact, LockedBelow, LockedFile, lock_command
 from patchkit.overlay import PristineEntries
@@ -84,8 +84,7 @@ def released_lower(series: Series, tree: TargetTree, release: Entries) -> Lower 
         return None
     shipped = find_series(patches_directory(), tree)
     if shipped is not None:
-        situation = Situation(tree=tree, entries=release, receipt=None, pristine=release)
-        section_for(shipped, situation, Terms())
+        section_for(shipped, released_situation(tree, release), Terms())
     return render_lower(series, tree, release, shipped)
 
 
@@ -95,7 +94,7 @@ def shipped_for(series: Series, tree: TargetTree, release: Entries) -> Series | 
     if shipped is None or shipped.directory == series.directory:
         return None
     try:
-        section_for(shipped, Situation(tree=tree, entries=release, receipt=None, pristine=release), Terms())
+        section_for(shipped, released_situation(tree, release), Terms())
     except (WrongTreeError, SeriesError):
         return None
     return shipped

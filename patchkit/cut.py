@@ -18,6 +18,11 @@ from patchkit.tree import Entries
 from patchkit.wanted import Terms, TreeNames, series_layer
 
 
+def released_situation(tree: TargetTree, release: Entries) -> Situation:
+    """Return the situation of a release on which nothing was put yet."""
+    return Situation(tree=tree, entries=release, receipt=None, pristine=release)
+
+
 def place_cut(
     series: Series, tree: TargetTree, entries: Entries, patches: Sequence[PatchEntry]
 ) -> tuple[WantedLayer, Rendering]:
@@ -26,7 +31,7 @@ def place_cut(
     An offset contradicts that, and then the file counts as proven by nothing.
     """
     wanted = replace(series, lock=None, entries=tuple(patches))
-    situation = Situation(tree=tree, entries=entries, receipt=None, pristine=entries)
+    situation = released_situation(tree, entries)
     terms = Terms(unlocked=True, package_only=True, configuration=_all_gates(patches))
     layer = series_layer(wanted, Origin.USER, series.version, situation, terms, TreeNames(entries))
     everything = layer_paths(layer)
