@@ -176,8 +176,7 @@ class TestMerge:
         (merged.sum() + merged_lse[:, 1].sum()).backward()
         assert out.grad is not None
         assert out.grad[:, 0].tolist() == [[0.0] * 4, [1.0] * 4]
-        assert lse.grad is not None
-        assert lse.grad.tolist() == [[0.0, 1.0]]
+        torch.testing.assert_close(lse.grad, torch.tensor([[0.0, 1.0]]))  # exact but for the rounding of sums
 
 
 def test_sampled_rows_are_rows_of_the_whole() -> None:
