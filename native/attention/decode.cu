@@ -12,20 +12,10 @@
 // are the rows of an mma and up to 8 query heads its columns, so that scores, weights and results have the heads in
 // the same lanes.
 
+#include "call.h"
 #include "hopper.cuh"
 
 #include <cuda_runtime.h>
-
-// The call from Python. Strides count elements, `page_bits` is log2 of the page size. Returns a cudaError_t.
-struct PatchkitDecode {
-    const void *query, *key, *value;
-    void *out;  // [Tq, H, D], contiguous
-    float *lse; // [H, Tq]
-    const int *query_starts, *key_lengths, *table;
-    int64_t query_row, query_head, key_page, key_row, key_head, value_page, value_row, value_head, table_row, tokens;
-    int32_t batch, heads, kv_heads, head_dim, bfloat, page_bits, window, anchors, dense;
-    float factor; // scale * log2(e)
-};
 
 namespace patchkit
 {
@@ -345,6 +335,12 @@ cudaError_t launch_type(const PatchkitDecode &c, cudaStream_t stream)
 
 } // namespace patchkit
 
+extern "C" __attribute__((visibility("default"))) const char *patchkit_decode_members()
+{
+    return PATCHKIT_MEMBERS(PATCHKIT_DECODE);
+}
+
+// Returns a cudaError_t; 0 is success.
 extern "C" __attribute__((visibility("default"))) int patchkit_decode(const PatchkitDecode *c, void *stream)
 {
     using namespace patchkit;

@@ -15,6 +15,7 @@
 // of N keys may hold the end of the one and the other. Only tiles that some row does not see wholly are masked, box by
 // box.
 
+#include "call.h"
 #include "hopper.cuh"
 
 #include <cuda_runtime.h>
@@ -633,24 +634,6 @@ bool make_map(Encode encode, CUtensorMap *map, bool bfloat, const void *tensor, 
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-} // namespace patchkit
-
-// The call from Python. Strides count elements. Returns a cudaError_t; 0 is success.
-struct PatchkitPrefill {
-    const void *query, *key, *value;
-    void *out;
-    float *lse;
-    const int *query_starts, *key_starts;
-    int *odd, *next;
-    int64_t query_row, query_head, key_row, key_head, value_row, value_head;
-    int64_t tokens, key_tokens;
-    int32_t batch, heads, kv_heads, head_dim, pack, bfloat, odd_room, window, anchors, max_query;
-    float factor;
-};
-
-namespace patchkit
-{
-
 template <class S, int Pack, bool Bfloat>
 cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaStream_t stream)
 {
@@ -722,6 +705,12 @@ using Shape128 = Shape<128, 64, 3>;
 
 } // namespace patchkit
 
+extern "C" __attribute__((visibility("default"))) const char *patchkit_prefill_members()
+{
+    return PATCHKIT_MEMBERS(PATCHKIT_PREFILL);
+}
+
+// Returns a cudaError_t; 0 is success.
 extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const PatchkitPrefill *c, void *stream)
 {
     using namespace patchkit;

@@ -81,6 +81,6 @@ def _key(nvcc: str, sources: Path) -> str:
     """Return a digest of everything that takes part in a build."""
     version = require_success(run_child((nvcc, "--version"), timeout=_VERSION_SECONDS)).stdout
     parts = [version, *(flag.encode() for flag in FLAGS)]
-    for path in sorted([*sources.glob("*.cu"), *sources.glob("*.cuh")]):
+    for path in sorted(path for path in sources.iterdir() if path.suffix in (".cu", ".cuh", ".h")):
         parts += [path.name.encode(), path.read_bytes()]
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()[:_KEY]

@@ -44,7 +44,7 @@ def test_it_refuses_what_is_not_hopper() -> None:
 def test_decode_takes_batches_that_fill_the_gpu_and_says_why_not_others(monkeypatch: pytest.MonkeyPatch) -> None:
     from patchkit.runtime.attention import hopper_decode
 
-    monkeypatch.setattr(hopper_decode, "library_refusal", lambda _: "")
+    monkeypatch.setattr(hopper_decode, "library_refusal", lambda *_: "")
     (kernel,) = hopper_decode.KERNELS
     said = {case.name: kernel.refusal(problem_of(case, "cuda")) for case in SHAPES}
     full = {name: reason for name, reason in said.items() if name.startswith("full batch")}

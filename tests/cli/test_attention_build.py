@@ -41,6 +41,7 @@ def native(tmp_path: Path) -> Path:
     sources.mkdir(parents=True)
     (sources / "prefill.cu").write_text("kernel")
     (sources / "hopper.cuh").write_text("header")
+    (sources / "call.h").write_text("record")
     return sources.parent
 
 
@@ -66,7 +67,9 @@ def test_sources_may_be_named_by_a_relative_path(native: Path, tmp_path: Path, m
     assert build_library(Path(native.name), tmp_path / "cache").library.read_text() == "kernel"
 
 
-@pytest.mark.parametrize("changed", ["native/attention/prefill.cu", "native/attention/hopper.cuh", "bin/version"])
+@pytest.mark.parametrize(
+    "changed", [*(f"native/attention/{name}" for name in ("prefill.cu", "hopper.cuh", "call.h")), "bin/version"]
+)
 def test_what_takes_part_is_compiled_anew(nvcc: Path, native: Path, tmp_path: Path, changed: str) -> None:
     first = build_library(native, tmp_path / "cache")
     (tmp_path / changed).write_text("other")
@@ -125,4 +128,9 @@ def test_command_prints_the_path_alone(patchkit: Patchkit, tmp_path: Path, monke
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_the_real_compiler_makes_a_library_with_the_entry_point(checkout: Path, tmp_path: Path) -> None:
     built = build_library(checkout / "native", tmp_path / "cache")
-    assert hasattr(ctypes.CDLL(str(built.library)), "patchkit_prefill")
+    library = ctypes.CDLL(str(built.library))
+    for kernel, member in (("prefill", "max_query"), ("decode", "page_bits")):
+        assert hasattr(library, f"patchkit_{kernel}")
+        told = getattr(library, f"patchkit_{kernel}_members")
+        told.restype = ctypes.c_char_p
+        assert f";int32_t {member};".encode() in told()

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import triton_prefill
-from .hopper_library import library_refusal, start
+from .hopper_library import common_members, library_refusal, start, stride
 from .problem import FORWARD, Inputs, Pattern, Problem
 from .registry import Kernel
 from .triton_launch import aligned, ceil_div, factors, pack_of, tiles_bound, window_of
 
+_NAME = "patchkit_prefill"
 _ROWS = 64  # of a warpgroup, and of the tiles that the kernel lists
 _GROUPS = {64: 4, 128: 3}  # warpgroups of a block by head dim; these and what follows are the shapes in prefill.cu
 _TILE_KEYS, _BOX = 64, 32
 _MOST_PACKED = 8
 _WITHOUT_WINDOW = 1 << 30
 _WARPS = 4  # each may list a tile
-
-
-class _Call(ctypes.Structure):
-    """PatchkitPrefill of prefill.cu."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "out", "lse")),
-        *((name, ctypes.c_void_p) for name in ("query_starts", "key_starts", "odd", "next")),
-        *((name, ctypes.c_int64) for name in ("query_row", "query_head", "key_row", "key_head")),
-        *((name, ctypes.c_int64) for name in ("value_row", "value_head", "tokens", "key_tokens")),
-        *((name, ctypes.c_int32) for name in ("batch", "heads", "kv_heads", "head_dim", "pack", "bfloat")),
-        *((name, ctypes.c_int32) for name in ("odd_room", "window", "anchors", "max_query")),
-        ("factor", ctypes.c_float),
-    )
 
 
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
@@ -50,54 +37,36 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
     if key.shape[0] == 0:
         key, value = key.new_zeros(1, *key.shape[1:]), value.new_zeros(1, *value.shape[1:])
     call = _call(replace(inputs, query=query, key=key, value=value), pattern, whole, lse, counts, pack)
-    start("patchkit_prefill", call, out.device)
+    start(_NAME, call, out.device)
     triton_prefill.mend(inputs, pattern, whole, lse, counts[1:], rows=_ROWS, pack=_MOST_PACKED)
     if whole is not out:
         out.copy_(whole)
 
 
-def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Tensor, pack: int) -> _Call:
-    query, key, value = inputs.query, inputs.key, inputs.value
+def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Tensor, pack: int) -> dict[str, Any]:
+    key, value = inputs.key, inputs.value
     window, anchors, dense = window_of(pattern, inputs)
-    return _Call(
-        query=query.data_ptr(),
-        key=key.data_ptr(),
-        value=value.data_ptr(),
-        out=out.data_ptr(),
-        lse=lse.data_ptr(),
-        query_starts=inputs.query_starts.data_ptr(),
-        key_starts=inputs.key_starts.data_ptr() if inputs.key_starts is not None else 0,
-        odd=counts[1:].data_ptr(),
-        next=counts.data_ptr(),
-        query_row=_stride(query, 0),
-        query_head=_stride(query, 1),
-        key_row=_stride(key, 0),
-        key_head=_stride(key, 1),
-        value_row=_stride(value, 0),
-        value_head=_stride(value, 1),
-        tokens=query.shape[0],
-        key_tokens=key.shape[0],
-        batch=inputs.batch,
-        heads=inputs.heads,
-        kv_heads=inputs.kv_heads,
-        head_dim=query.shape[2],
-        pack=pack,
-        bfloat=query.dtype == torch.bfloat16,
-        odd_room=counts.shape[0] - 2,
-        window=_WITHOUT_WINDOW if dense else window,
-        anchors=0 if dense else anchors,
-        max_query=inputs.max_query,
-        factor=factors(pattern, query.shape[2])[0],
-    )
-
-
-def _stride(tensor: Tensor, dimension: int) -> int:
-    """Return a stride; that of a single entry may be anything for PyTorch, but not for the hardware."""
-    return int(tensor.stride(dimension) if tensor.shape[dimension] > 1 else tensor.shape[2] * tensor.shape[1])
+    return {
+        **common_members(inputs, out, lse),
+        "key_starts": inputs.key_starts,
+        "odd": counts[1:],
+        "next": counts,
+        "key_row": stride(key, 0),
+        "key_head": stride(key, 1),
+        "value_row": stride(value, 0),
+        "value_head": stride(value, 1),
+        "key_tokens": key.shape[0],
+        "pack": pack,
+        "odd_room": counts.shape[0] - 2,
+        "window": _WITHOUT_WINDOW if dense else window,
+        "anchors": anchors,
+        "max_query": inputs.max_query,
+        "factor": factors(pattern, inputs.query.shape[2])[0],
+    }
 
 
 def _refusal(problem: Problem) -> str:
-    if reason := library_refusal(problem):
+    if reason := library_refusal(problem, _NAME):
         return reason
     if problem.page_size:
         return "takes packed keys, not pages"

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import triton_decode
-from .hopper_library import library_refusal, start
+from .hopper_library import common_members, library_refusal, start
 from .problem import FORWARD, AttentionError, Inputs, Pattern, Problem
 from .registry import Kernel
 from .triton_launch import aligned, factors, is_aligned, window_of
 
+_NAME = "patchkit_decode"
 _DIMS = (64, 96, 128)
 _MOST_GROUPED = 8  # columns of an mma
 # Sequences times kv heads from which on it pays not to split keys, where a query sees few keys and where it sees many:
 # measured on an NVIDIA H200, against `triton_decode`.
 _FEWEST_BLOCKS, _FEW_KEYS = 96, 1024
 _FEWEST_BLOCKS_OF_MANY = 200
-
-
-class _Call(ctypes.Structure):
-    """PatchkitDecode of decode.cu."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "out", "lse")),
-        *((name, ctypes.c_void_p) for name in ("query_starts", "key_lengths", "table")),
-        *((name, ctypes.c_int64) for name in ("query_row", "query_head", "key_page", "key_row", "key_head")),
-        *((name, ctypes.c_int64) for name in ("value_page", "value_row", "value_head", "table_row", "tokens")),
-        *((name, ctypes.c_int32) for name in ("batch", "heads", "kv_heads", "head_dim", "bfloat", "page_bits")),
-        *((name, ctypes.c_int32) for name in ("window", "anchors", "dense")),
-        ("factor", ctypes.c_float),
-    )
 
 
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
@@ -46,52 +34,35 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
         triton_decode.run(inputs, pattern, out, lse)
         return
     whole = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
-    query = aligned(inputs.query)
-    start("patchkit_decode", _call(inputs, query, pattern, whole, lse), out.device)
+    call = _call(replace(inputs, query=aligned(inputs.query)), pattern, whole, lse)
+    start(_NAME, call, out.device)
     if whole is not out:
         out.copy_(whole)
 
 
-def _call(inputs: Inputs, query: Tensor, pattern: Pattern, out: Tensor, lse: Tensor) -> _Call:
-    key, value, table, lengths = inputs.key, inputs.value, inputs.block_table, inputs.key_lengths
-    if table is None or lengths is None:
+def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> dict[str, Any]:
+    key, value, table = inputs.key, inputs.value, inputs.block_table
+    if table is None:
         raise AttentionError("decode takes a paged cache")
     window, anchors, dense = window_of(pattern, inputs)
-    return _Call(
-        query=query.data_ptr(),
-        key=key.data_ptr(),
-        value=value.data_ptr(),
-        out=out.data_ptr(),
-        lse=lse.data_ptr(),
-        query_starts=inputs.query_starts.data_ptr(),
-        key_lengths=lengths.data_ptr(),
-        table=table.data_ptr(),
-        query_row=query.stride(0),
-        query_head=query.stride(1),
-        key_page=key.stride(0),
-        key_row=key.stride(1),
-        key_head=key.stride(2),
-        value_page=value.stride(0),
-        value_row=value.stride(1),
-        value_head=value.stride(2),
-        table_row=table.stride(0),
-        tokens=query.shape[0],
-        batch=inputs.batch,
-        heads=inputs.heads,
-        kv_heads=inputs.kv_heads,
-        head_dim=query.shape[2],
-        bfloat=query.dtype == torch.bfloat16,
-        page_bits=int(key.shape[1]).bit_length() - 1,
-        window=window,
-        anchors=anchors,
-        dense=dense,
-        factor=factors(pattern, query.shape[2])[0],
-    )
+    return {
+        **common_members(inputs, out, lse),
+        "key_lengths": inputs.key_lengths,
+        "table": table,
+        **{f"key_{name}": key.stride(place) for place, name in enumerate(("page", "row", "head"))},
+        **{f"value_{name}": value.stride(place) for place, name in enumerate(("page", "row", "head"))},
+        "table_row": table.stride(0),
+        "page_bits": int(key.shape[1]).bit_length() - 1,
+        "window": window,
+        "anchors": anchors,
+        "dense": dense,
+        "factor": factors(pattern, inputs.query.shape[2])[0],
+    }
 
 
 def _refusal(problem: Problem) -> str:
     pattern = problem.pattern
-    if reason := library_refusal(problem):
+    if reason := library_refusal(problem, _NAME):
         return reason
     if not problem.page_size or problem.page_size & (problem.page_size - 1):
         return "takes a paged cache, in pages of a power of two"
