@@ -82,7 +82,7 @@ def _resource(name: str, package: Path) -> Path:
         return beside
     raise RefusedError(
         f"patchkit is not whole: {name}/ is missing",
-        why=f"  looked for {installed}\n  and for {beside} in a checkout",
+        why=f"  looked for {installed}\n  and for {beside} with pyproject.toml beside it, as in a checkout",
         hint="install patchkit-engines again",
     )
 

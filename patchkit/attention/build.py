@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,8 @@ FLAGS = (
     *("-gencode=arch=compute_90a,code=sm_90a", "-O3", "-std=c++17", "-shared", "-cudart", "static"),
     *("-Xcompiler", "-fPIC,-fvisibility=hidden"),
 )
+_TOOLKIT_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+_USUAL_TOOLKIT = "/usr/local/cuda"
 _KEY = 20  # hexadecimal digits
 _VERSION_SECONDS = 60.0
 
@@ -49,12 +52,12 @@ def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | N
         require_ours(cache)
         require_ours(directory)
         return BuiltLibrary(library=library, fresh=False)
-    if on_start is not None:
-        on_start()
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         require_ours(cache)
         with tempfile.TemporaryDirectory(prefix=f"{directory.name}.", dir=cache) as scratch:
+            if on_start is not None:
+                on_start()
             kernels = sorted(str(path) for path in sources.glob("*.cu"))
             command = compile_with((nvcc, *FLAGS, "-o", LIBRARY, *kernels), Path(scratch))
             directory.mkdir(exist_ok=True, mode=0o700)
@@ -67,12 +70,16 @@ def build_library(native: Path, cache: Path, *, on_start: Callable[[], None] | N
 
 
 def _find_nvcc() -> str:
-    found = shutil.which("nvcc")
+    """Return the nvcc on the PATH, else that of the toolkit that is named, else of the one in its usual place."""
+    toolkits = [os.environ[name] for name in _TOOLKIT_VARIABLES if os.environ.get(name)] + [_USUAL_TOOLKIT]
+    places = [None, *(str(Path(toolkit) / "bin") for toolkit in toolkits)]
+    found = next((nvcc for place in places if (nvcc := shutil.which("nvcc", path=place))), None)
     if found is None:
         raise RefusedError(
-            "nvcc is not on the PATH",
-            why="  the kernels for Hopper are CUDA; without them Triton's kernels answer",
-            hint="install the CUDA toolkit (13.0 is tested), or add its bin directory to PATH",
+            "there is no nvcc",
+            why=f"  looked on the PATH and in {', '.join(place for place in places if place)}\n"
+            "  the kernels for Hopper are CUDA; without them Triton's kernels answer",
+            hint="install the CUDA toolkit (13.0 is tested), or name it: CUDA_HOME=DIR",
         )
     return found
 

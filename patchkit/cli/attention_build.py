@@ -15,12 +15,13 @@ def command(*, output: Output) -> int:
     """Compile the kernel for Hopper with nvcc and print the library's path. Needs no GPU and no torch.
 
     What was built from the same sources by the same nvcc is kept: below PATCHKIT_NATIVE, else below the user's
-    cache directory. The kernel is used where PATCHKIT_ATTENTION_LIBRARY names the library.
+    cache directory. nvcc is looked for on the PATH, then in CUDA_HOME, CUDA_PATH and /usr/local/cuda. The kernel is
+    used where PATCHKIT_ATTENTION_LIBRARY names the library.
 
     \b
     Examples:
       patchkit attention build
-      export PATCHKIT_ATTENTION_LIBRARY=$(patchkit attention build)
+      library=$(patchkit attention build) && export PATCHKIT_ATTENTION_LIBRARY=$library
     """
     from patchkit.attention.build import build_library
     from patchkit.native.cache import cache_directory

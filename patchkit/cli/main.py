@@ -173,3 +173,7 @@ def _working_directory_is_gone() -> bool:
     except FileNotFoundError:
         return True
     return False
+
+
+if __name__ == "__main__":  # as in start.py
+    main()

@@ -98,3 +98,7 @@ def _quote_from_bytes(path: bytes) -> str:
     from urllib.parse import quote_from_bytes
 
     return quote_from_bytes(path)
+
+
+if __name__ == "__main__":  # else `python -m patchkit.cli.start` would do nothing, and say that it was done
+    main()

@@ -20,11 +20,18 @@ _OTHERS_WRITE = 0o002
 
 
 def cache_directory() -> Path:
-    """Return where builds are kept: PATCHKIT_NATIVE, else below the user's cache directory."""
+    """Return where builds are kept: PATCHKIT_NATIVE, else below the user's cache; RefusedError without a home."""
     if chosen := os.environ.get("PATCHKIT_NATIVE"):
         return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base).absolute() if base else Path.home() / ".cache") / "patchkit" / "native"
+    try:
+        return (Path(base).absolute() if base else Path.home() / ".cache") / "patchkit" / "native"
+    except RuntimeError as error:
+        raise RefusedError(
+            "there is no place to keep builds in",
+            why=f"  HOME is not set, and user {os.geteuid()} is not in the list of users",
+            hint="PATCHKIT_NATIVE=DIR names one",
+        ) from error
 
 
 def make_cache(cache: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,11 +108,30 @@ def test_a_cache_that_others_can_write_to_is_refused(native: Path, tmp_path: Pat
 
 
 def test_without_nvcc_it_says_what_to_install(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("patchkit.attention.build._USUAL_TOOLKIT", "/nonexistent/cuda")
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("CUDA_HOME", "/nonexistent/home")
+    monkeypatch.delenv("CUDA_PATH", raising=False)
     said = patchkit("attention", "build")
     assert said.status == 1
-    assert "nvcc is not on the PATH" in said.err
+    assert "looked on the PATH and in /nonexistent/home/bin, /nonexistent/cuda/bin" in said.err
     assert "CUDA toolkit" in said.err
+
+
+@pytest.mark.parametrize("named", ["CUDA_HOME", "CUDA_PATH", ""])
+def test_nvcc_is_found_beside_the_path(
+    nvcc: Path, native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    others = os.environ["PATH"].split(os.pathsep)[1:]
+    monkeypatch.setenv("PATH", os.pathsep.join(place for place in others if not (Path(place) / "nvcc").exists()))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setattr("patchkit.attention.build._USUAL_TOOLKIT", str(nvcc.parent))
+    if named:
+        monkeypatch.setattr("patchkit.attention.build._USUAL_TOOLKIT", "/nonexistent/cuda")
+        monkeypatch.setenv(named, str(nvcc.parent))
+    built = build_library(native, tmp_path / "cache")
+    assert built.command.startswith(str(nvcc / "nvcc"))
 
 
 @pytest.mark.usefixtures("nvcc")
@@ -122,6 +143,28 @@ def test_command_prints_the_path_alone(patchkit: Patchkit, tmp_path: Path, monke
     assert "compiling with nvcc" in said.err
     document = patchkit("attention", "build", "--json").document
     assert (document["library"], document["fresh"], document["command"]) == (said.out.strip(), False, None)
+
+
+@pytest.mark.usefixtures("nvcc")
+def test_a_user_without_a_home_is_told_to_name_a_place(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PATCHKIT_NATIVE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # as in a container that runs as any number
+    said = patchkit("attention", "build")
+    assert (said.status, said.out) == (1, "")
+    assert "there is no place to keep builds in" in said.err
+    assert "next: PATCHKIT_NATIVE=DIR names one" in said.err
+
+
+@pytest.mark.usefixtures("nvcc")
+def test_two_builds_at_once_print_the_same_path(checkout: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PATCHKIT_NATIVE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "patchkit", "attention", "build"]
+    both = [subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE) for _ in range(2)]
+    said = [one.communicate()[0].decode() for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert said[0] == said[1]
+    assert Path(said[0].rstrip("\n")).is_file()
 
 
 @pytest.mark.kernels

@@ -34,6 +34,13 @@ def test_what_click_hardly_uses_is_not_loaded(checkout: Path) -> None:
     assert _run(checkout, f"print(json.dumps([name for name in {POSTPONED!r} if name in sys.modules]))") == []
 
 
+@pytest.mark.parametrize("module", ["patchkit", "patchkit.cli.start", "patchkit.cli.main"])
+def test_every_module_that_may_be_taken_for_the_command_is_it(checkout: Path, module: str) -> None:
+    command = [sys.executable, "-m", module, "--version"]
+    run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("patchkit, version ")
+
+
 def test_a_start_of_the_command_loads_none_of_it(checkout: Path) -> None:
     code = """
 import atexit
