@@ -23,7 +23,7 @@ pytestmark = [
 # Few and short: a program of the interpreter runs thousands of times slower than on a GPU. `attention check` runs all.
 CASES = (
     *("odd lengths", "paged decode, three kv heads", "empty rows", "a NaN that some rows see", "learned anchors"),
-    *("large scores", "both-sided", "anchors beyond a tile"),
+    *("large scores", "both-sided, anchors on both sides of the window", "anchors beyond a tile"),
     *("rows and upstream gradients with NaN", "paged chunks, no anchors"),
 )
 

@@ -154,7 +154,7 @@ def _span(begin: int, end: int, keys: int, pattern: Pattern, device: torch.devic
     if pattern.window is None:
         return torch.arange(max(last, 0), device=device)
     low = max(0, min(begin - pattern.window + 1, last))
-    high = last if pattern.causal else max(low, min(keys, end + pattern.window - 1))
+    high = last if pattern.causal else max(low, min(keys, max(end + pattern.window - 1, pattern.anchors)))
     anchors = max(0, min(pattern.anchors, low, last))
     return torch.cat([torch.arange(anchors, device=device), torch.arange(low, max(low, high), device=device)])
 

@@ -142,7 +142,7 @@ def computed_pairs(problem: Problem, *, queries: int, keys: int) -> int:
         high = min(length, last + 1) if pattern.causal else length
         low = anchor_end = 0
         if pattern.window is not None and not problem.dense:
-            high = high if pattern.causal else min(length, last + pattern.window)
+            high = high if pattern.causal else min(length, max(last + pattern.window, pattern.anchors))
             low = max(low_position - pattern.window + 1, 0)
             low = min(0 if low < keys else low, max(high, 0))
             anchor_end = min(pattern.anchors, low, length)

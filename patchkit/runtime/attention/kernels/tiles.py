@@ -52,13 +52,14 @@ def sees(i, j, window, anchors, CAUSAL: tl.constexpr, DENSE: tl.constexpr):
 def key_span(first, last, keys, window, anchors, N: tl.constexpr, CAUSAL: tl.constexpr, DENSE: tl.constexpr):
     """Return (anchor_end, low, high): queries at first .. last see keys of 0 .. anchor_end and of low .. high only.
 
-    The two spans do not meet; of the first one all rows see all keys.
+    The two spans do not meet; of the first one all rows see all keys. Both-sided, anchors may lie behind the window too:
+    those are in the second one.
     """
     high = keys
     if CAUSAL:
         high = tl.minimum(keys, last + 1)
     elif not DENSE:
-        high = tl.minimum(keys, last + window)
+        high = tl.minimum(keys, tl.maximum(last + window, anchors))
     low = 0
     anchor_end = 0
     if not DENSE:
@@ -94,11 +95,12 @@ def hide(
     reach = end - start
     if CAUSAL:
         reach = tl.where(in_anchors, reach, tl.minimum(i + 1 - start, reach))
-    elif not DENSE:
-        reach = tl.where(in_anchors, reach, tl.minimum(i + window - start, reach))
     seen = column < reach
     if not DENSE:
-        seen = seen & ((column >= i - window + 1 - start) | (column < anchors - start))
+        near = column >= i - window + 1 - start
+        if not CAUSAL:
+            near = near & (column < i + window - start)
+        seen = seen & (near | (column < anchors - start))
     return tl.where(seen, scores, float("-inf"))
 
 
