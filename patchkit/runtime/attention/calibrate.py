@@ -39,9 +39,13 @@ def score_heads(samples: Iterable[Inputs], pattern: Pattern, *, rows: int = 1) -
     Sequences should be several windows long: in shorter ones nothing lies outside. Raises AttentionError where no row
     of any sample has a key outside.
     """
+    if rows < 1:
+        raise AttentionError(f"{rows} rows of a sample to judge by: 1 or more")
     shares = [share for inputs in samples for share in _outside_shares(inputs, pattern)]
     if not shares:
         raise AttentionError("no sample has a key outside window and anchors; calibrate on longer sequences")
+    if len({share.shape[0] for share in shares}) > 1:
+        raise AttentionError("the samples differ in kv heads; score one layer at a time")
     outward = torch.stack([share.topk(min(rows, share.shape[1]), dim=1).values.mean(1) for share in shares]).mean(0)
     everywhere = torch.cat(shares, dim=1).mean(1)
     return tuple(

@@ -94,6 +94,8 @@ def routing_cost(
     `row_bytes`: key and value of one token of one kv head, (D + Dv) * bytes per element. `picked`: routed heads run
     dense. The gate is one product of the hidden state with [routed heads, hidden]; its weights are read once.
     """
+    if context < 0 or picked < 0:
+        raise AttentionError(f"a context of {context} tokens, {picked} routed heads picked: 0 or more of each")
     count = {role: len(roles.heads(role)) for role in Role}
     local = context if pattern.window is None else min(context, pattern.window + pattern.anchors)
     routed = count[Role.ROUTED]

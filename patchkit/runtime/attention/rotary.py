@@ -35,8 +35,10 @@ class Rotary:
 
     def tables(self, positions: Tensor, *, offset: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         """Return cos and sin [..., dim / 2] of positions [...] int, each moved by the offset."""
-        if self.dim % 2:
-            raise AttentionError(f"rotary turns pairs of dimensions; {self.dim} is odd")
+        if self.dim % 2 or self.dim < 0:
+            raise AttentionError(f"rotary turns pairs of dimensions, not {self.dim}")
+        if not positions.is_floating_point():
+            positions = positions.long()  # 8 or 16 bits may not hold the sum
         steps = torch.arange(0, self.dim, 2, dtype=self.angle_dtype, device=positions.device)
         frequencies = self.base ** (-steps / self.dim)
         angles = (positions + offset)[..., None].to(self.angle_dtype) * frequencies
@@ -48,6 +50,8 @@ def apply_rotary(heads: Tensor, positions: Tensor, rotary: Rotary, *, offset: in
     width = heads.shape[-1]
     if rotary.dim > width:
         raise AttentionError(f"rotary turns {rotary.dim} dimensions, a head has {width}")
+    if positions.shape != heads.shape[:1]:
+        raise AttentionError(f"positions of the shape {list(positions.shape)} for heads of {list(heads.shape)}")
     cos, sin = (table.unsqueeze(-2) for table in rotary.tables(positions, offset=offset))
     wide = torch.promote_types(torch.float32, torch.promote_types(heads.dtype, rotary.table_dtype))
     turning = heads[..., : rotary.dim].to(wide)

@@ -52,6 +52,10 @@ def route(gate: Tensor, hidden: Tensor, blocks: Blocks, picked: int) -> Tensor:
     """
     if picked < 0:
         raise AttentionError(f"{picked} routed heads cannot be picked")
+    fits = gate.dim() == 2 and hidden.shape[1:] == gate.shape[1:] and len(hidden) >= max(blocks.end, default=0)  # noqa: PLR2004
+    if not fits:
+        shapes = f"gate {list(gate.shape)}, hidden {list(hidden.shape)}"
+        raise AttentionError(f"{shapes}: expected [routed heads, hidden size] and [tokens, hidden size]")
     first = torch.tensor(blocks.begin, device=hidden.device, dtype=torch.int64)
     logits = hidden[first].float() @ gate.float().T
     order = logits.argsort(dim=1, descending=True, stable=True)

@@ -11,13 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .problem import AttentionError
+
 
 def stable_softmax(logits: Tensor, keep: Tensor | None = None) -> Tensor:
     """Return the softmax of logits [..., n] in their dtype; `keep` bool, broadcast to them, masks where it is false.
 
     A logit of -inf is masked too. What is masked has no influence, whatever it holds; a NaN that is kept reaches its
-    row.
+    row. Raises AttentionError for logits that are no row of floating-point numbers, or a `keep` that is not bool.
     """
+    if not logits.dim() or not logits.is_floating_point():
+        raise AttentionError(f"logits {list(logits.shape)} of {logits.dtype}: rows of floating-point numbers")
+    if keep is not None and keep.dtype != torch.bool:
+        raise AttentionError(f"keep is {keep.dtype}, expected torch.bool")
     result: Tensor = _StableSoftmax.apply(logits, keep)
     return result
 

@@ -23,6 +23,8 @@ def checked(inputs: Inputs, pattern: Pattern) -> Inputs:
     _check_pattern(pattern)
     _check_dtypes(inputs)
     _check_shapes(inputs)
+    _check_extents(inputs)
+    _check_learned(inputs)
     _check_indices(inputs)
     return _dense_rows(inputs)
 
@@ -81,9 +83,20 @@ def _check_shapes(inputs: Inputs) -> None:
         raise AttentionError(f"the query has a head dim of {query.shape[2]}, the key of {key.shape[-1]}")
     if inputs.kv_heads < 1 or inputs.heads % inputs.kv_heads:
         raise AttentionError(f"{inputs.heads} query heads are no multiple of {inputs.kv_heads} kv heads")
+
+
+def _check_extents(inputs: Inputs) -> None:
+    head_dim, value_dim = inputs.query.shape[2], inputs.value.shape[-1]
+    if not (head_dim and value_dim):
+        raise AttentionError(f"head dims of {head_dim} and {value_dim}: 1 or more")
+    if inputs.paged and not inputs.key.shape[1]:
+        raise AttentionError(f"key {list(inputs.key.shape)} has pages of no tokens")
+
+
+def _check_learned(inputs: Inputs) -> None:
     if (inputs.anchor_key is None) != (inputs.anchor_value is None):
         raise AttentionError("learned anchors need anchor_key and anchor_value")
-    for name, width in (("anchor_key", key.shape[-1]), ("anchor_value", value.shape[-1])):
+    for name, width in (("anchor_key", inputs.key.shape[-1]), ("anchor_value", inputs.value.shape[-1])):
         wanted = (inputs.kv_heads, inputs.learned, width)
         tensor = getattr(inputs, name)
         if tensor is not None and tuple(tensor.shape) != wanted:
@@ -93,8 +106,10 @@ def _check_shapes(inputs: Inputs) -> None:
 def _check_indices(inputs: Inputs) -> None:
     if inputs.paged == (inputs.key_starts is not None) or inputs.paged != (inputs.key_lengths is not None):
         raise AttentionError("packed keys need key_starts, paged keys block_table and key_lengths, and no others")
-    if inputs.query_starts.dim() != 1 or inputs.batch < 1:
+    if inputs.query_starts.dim() != 1 or inputs.batch < 0:
         raise AttentionError(f"query_starts has the shape {list(inputs.query_starts.shape)}, expected [sequences + 1]")
+    if inputs.batch == 0 and inputs.query.shape[0]:
+        raise AttentionError(f"query_starts names no sequence for {inputs.query.shape[0]} tokens")
     wanted = {"key_starts": (inputs.batch + 1,), "key_lengths": (inputs.batch,)}
     for name, shape in wanted.items():
         tensor = getattr(inputs, name)

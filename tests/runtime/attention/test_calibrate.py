@@ -92,3 +92,11 @@ def test_found_roles_answer_what_local_heads_cannot() -> None:
 def test_sequences_within_the_window_say_nothing() -> None:
     with pytest.raises(AttentionError, match="calibrate on longer sequences"):
         score_heads(Retrieval((1,), 2).samples(), Pattern(window=LENGTH))
+
+
+def test_no_row_and_samples_of_two_layers_say_nothing_either() -> None:
+    narrow, wide = Retrieval((1,), 2).samples(), Retrieval((1,), 4).samples()
+    with pytest.raises(AttentionError, match="0 rows of a sample"):
+        score_heads(narrow, PATTERN, rows=0)
+    with pytest.raises(AttentionError, match="differ in kv heads"):
+        score_heads([*narrow, *wide], PATTERN)

@@ -215,6 +215,19 @@ REFUSED = {
         paged(key=lambda one: one.key.transpose(2, 3).contiguous().transpose(2, 3)),
         "last dimension of a cache",
     ),
+    "pages of no tokens": (
+        paged(key=lambda one: one.key[:, :0], value=lambda one: one.value[:, :0]),
+        "pages of no tokens",
+    ),
+    "no head dim": (
+        packed(query=lambda one: one.query[..., :0], key=lambda one: one.key[..., :0]),
+        "head dims of 0 and 16",
+    ),
+    "no value dim": (packed(value=lambda one: one.value[..., :0]), "head dims of 16 and 0"),
+    "tokens of no sequence": (
+        packed(query_starts=lambda one: one.query_starts[:1], key_starts=lambda one: one.key_starts[:1]),
+        "names no sequence for 40 tokens",
+    ),
     "packed and paged": (paged(key_starts=lambda one: one.query_starts), "and no others"),
 }
 
@@ -240,6 +253,24 @@ def test_refused_with_a_reason(name: str) -> None:
 def test_pattern_is_refused_with_a_reason(pattern: Pattern, words: str) -> None:
     with pytest.raises(AttentionError, match=words):
         attention(make_inputs(PACKED, "cpu"), pattern)
+
+
+def test_no_sequence_is_a_batch_too() -> None:
+    inputs = make_inputs(PACKED, "cpu")
+    assert inputs.key_starts is not None
+    none = changed(
+        inputs,
+        query=inputs.query[:0].requires_grad_(),
+        query_starts=inputs.query_starts[:1],
+        key_starts=inputs.key_starts[:1],
+        max_query=0,
+        max_key=0,
+        key=inputs.key[:0],
+        value=inputs.value[:0],
+    )
+    out, lse = attention(none, PACKED.pattern, checks=True)
+    assert (out.shape, lse.shape) == ((0, 4, 16), (4, 0))
+    out.sum().backward()
 
 
 def test_a_cache_has_no_gradient_and_says_so() -> None:

@@ -86,6 +86,15 @@ def test_dimensions_behind_the_rotary_ones_stay() -> None:
     assert torch.equal(apply_rotary(KEY, POSITIONS, Rotary(dim=32))[..., 32:], KEY[..., 32:])
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32], ids=str)
+def test_positions_of_few_bits_may_be_moved_far(dtype: torch.dtype) -> None:
+    near, far = torch.arange(len(KEY)) % 100, 2**31 - 1
+    rotary = Rotary(dim=64, angle_dtype=torch.float64)
+    assert torch.equal(
+        apply_rotary(KEY, near.to(dtype), rotary, offset=far), apply_rotary(KEY, near, rotary, offset=far)
+    )
+
+
 @pytest.mark.parametrize("factor", [0.5, torch.tensor([1.0, 2.0, 0.5, 0.25])], ids=["a number", "one per head"])
 def test_scaled_queries_scale_scores(factor: float | Tensor) -> None:
     scaled = scores(scale_queries(QUERY, factor), KEY)
@@ -96,11 +105,13 @@ def test_scaled_queries_scale_scores(factor: float | Tensor) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: apply_rotary(KEY, POSITIONS, Rotary(dim=63)), "odd"),
+        (lambda: apply_rotary(KEY, POSITIONS, Rotary(dim=63)), "pairs of dimensions, not 63"),
+        (lambda: apply_rotary(KEY, POSITIONS, Rotary(dim=-2)), "pairs of dimensions, not -2"),
+        (lambda: apply_rotary(KEY, POSITIONS[:1], Rotary(dim=64)), r"positions of the shape \[1\]"),
         (lambda: apply_rotary(KEY, POSITIONS, Rotary(dim=128)), "turns 128"),
         (lambda: scale_queries(QUERY, torch.ones(3)), r"\[4\]"),
     ],
-    ids=["odd", "too wide", "heads"],
+    ids=["odd", "negative", "one position for all", "too wide", "heads"],
 )
 def test_what_cannot_be_meant_is_refused(call: Callable[[], Tensor], words: str) -> None:
     with pytest.raises(AttentionError, match=words):

@@ -130,6 +130,15 @@ def test_routed_heads_without_a_choice_are_refused() -> None:
         routed_attention(inputs, pattern, Roles.parse("llg"))
 
 
+@pytest.mark.parametrize(
+    ("gate", "hidden"), [((2, 8), (40, 7)), ((2, 8), (5, 8)), ((2, 8), (8,)), ((8,), (40, 8))], ids=str
+)
+def test_a_gate_and_hidden_states_that_do_not_fit_are_refused(gate: tuple[int, ...], hidden: tuple[int, ...]) -> None:
+    inputs, _, _, _ = prepared("packed")
+    with pytest.raises(AttentionError, match="routed heads, hidden size"):
+        route(torch.zeros(gate), torch.zeros(hidden), blocks_of(inputs, 4), 1)
+
+
 def test_gradients_pass_through_local_and_global_heads() -> None:
     inputs, pattern, _, _ = prepared("packed")
     query = inputs.query.requires_grad_()
@@ -147,6 +156,12 @@ def test_cost_is_what_the_roles_need() -> None:
     assert cost.stored == (3 * 544 + 3 * 10_000) * 512
     assert cost.saved == cost.dense - cost.read
     assert (cost.gate_operations, cost.gate_bytes) == (2 * 2 * 4096, 2 * 4096 * 2)
+
+
+@pytest.mark.parametrize(("context", "picked"), [(-1, 0), (100, -1)], ids=str)
+def test_the_cost_of_less_than_nothing_is_refused(context: int, picked: int) -> None:
+    with pytest.raises(AttentionError, match="0 or more of each"):
+        routing_cost(Roles.parse("lr"), Pattern(), context=context, picked=picked, row_bytes=512, hidden=64)
 
 
 def test_short_contexts_save_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from patchkit.runtime.attention.problem import AttentionError
 from patchkit.runtime.attention.softmax import stable_softmax
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -73,6 +74,20 @@ def test_nan_that_is_kept_reaches_its_row_only() -> None:
     shares = stable_softmax(torch.tensor([[1.0, torch.nan], [1.0, 1.0]]))
     assert shares[0].isnan().all()
     assert shares[1].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("logits", "keep", "words"),
+    [
+        (torch.tensor(1.0), None, r"logits \[\] of torch.float32"),
+        (torch.tensor([1, 2]), None, "torch.int64: rows of floating-point numbers"),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1, 0]), "keep is torch.int64, expected torch.bool"),
+    ],
+    ids=["no row", "integers", "keep of integers"],
+)
+def test_what_is_no_row_of_logits_is_refused(logits: torch.Tensor, keep: torch.Tensor | None, words: str) -> None:
+    with pytest.raises(AttentionError, match=words):
+        stable_softmax(logits, keep)
 
 
 def test_no_logits_at_all() -> None:
