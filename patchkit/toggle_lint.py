@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from patchkit.archive import Artifact
-from patchkit.config.configuration import UNDEFINED
+from patchkit.config.configuration import UNDEFINED, Fault, KconfigError
 from patchkit.config.supply import named_symbols
 from patchkit.diff.model import FilePatch
 from patchkit.engine import find_engine
@@ -39,16 +39,22 @@ def lint_toggles(series: Series) -> tuple[Finding, ...]:
     tree = release_of(series, series.version)
     try:
         toggles = _read(series, tree)
+    except KconfigError as error:
+        return tuple(_told(error.faults))
     except PatchkitError as error:
         return (unreadable(error),)
     if toggles is None:
         return ()
-    findings = [_error(fault.place, f"{fault.what}\n{fault.why}".rstrip()) for fault in toggles.resolution.faults]
+    findings = list(_told(toggles.resolution.faults))
     findings += _gates(series, toggles) if _is_whole(series) else ()
     findings += _names(series, toggles)
     findings += _unused(series, toggles)
     findings += _unordered(series, toggles)
     return tuple(findings)
+
+
+def _told(faults: Sequence[Fault]) -> Iterator[Finding]:
+    return (_error(fault.place, f"{fault.what}\n{fault.why}".rstrip()) for fault in faults)
 
 
 def _is_whole(series: Series) -> bool:
@@ -129,7 +135,7 @@ def _gates(series: Series, toggles: Toggles) -> Iterator[Finding]:
     if not kconfig_files(series, series.engine):
         return
     from patchkit.config.dotconfig import ValueKind
-    from patchkit.config.kconfig import GIVEN
+    from patchkit.config.kconfig_parser import GIVEN
 
     kinds = {value.symbol: value.kind for value in toggles.resolution.configuration.values}
     for entry in series.entries:

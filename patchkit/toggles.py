@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
+from patchkit.config.configuration import KEPT, Configuration, Resolution, Usage, Value, fault_lines
 from patchkit.config.dotconfig import Assignment, kind_of
 from patchkit.config.supply import named_symbols
 from patchkit.confined import read_below
@@ -31,7 +31,8 @@ from patchkit.unnamed import NONE, Unnamed, read_unnamed
 from patchkit.wanted import Terms
 
 if TYPE_CHECKING:
-    from patchkit.config.kconfig import KconfigSource, Menu
+    from patchkit.config.kconfig import Menu
+    from patchkit.config.kconfig_parser import KconfigSource
 
 KCONFIG = "Kconfig"
 _LARGEST = 1 << 20
@@ -175,13 +176,6 @@ def require(toggles: Toggles) -> None:
     )
 
 
-def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
-    """Yield faults as lines, why behind what."""
-    for fault in faults:
-        yield f"{fault.place}: {fault.what}"
-        yield from (f"  {line}" for line in fault.why.split("\n") if line)
-
-
 def kept_assignments(receipt: Receipt | None) -> tuple[Assignment, ...]:
     """Return what was asked for when the tree was patched."""
     kept = receipt.configuration if receipt is not None else ()
@@ -307,7 +301,7 @@ def _has_guards(series: Series) -> bool:
 
 
 def _source(place: Path, digests: dict[str, str]) -> KconfigSource:
-    from patchkit.config.kconfig import KconfigSource
+    from patchkit.config.kconfig_parser import KconfigSource
 
     shipped = patches_directory()
     name = place.relative_to(shipped) if place.is_relative_to(shipped) else place

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.errors import SeriesError
 from patchkit.record import dataclass
 
 HEAD = "# patchkit: `patchkit apply --config` reads this, `patchkit config menu` edits it\n"
 """The first line of a whole .config."""
+_LONGEST_LINE = 10  # digits of the number of a line
 KEPT = "set before"
 """The origin of a setting that was given to an earlier apply, and stands in the receipt."""
 
@@ -64,6 +66,33 @@ class Fault:
     place: str
     what: str
     why: str
+
+
+def by_place(fault: Fault) -> tuple[str, int]:
+    """Return what faults are sorted by: file, then line."""
+    file, _, line = fault.place.rpartition(":")
+    return (file, int(line)) if line.isdecimal() and len(line) < _LONGEST_LINE else (fault.place, 0)
+
+
+def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
+    """Yield faults as lines, why behind what."""
+    for fault in faults:
+        yield f"{fault.place}: {fault.what}"
+        yield from (f"  {line}" for line in fault.why.split("\n") if line)
+
+
+class KconfigError(SeriesError):
+    """Kconfig files that cannot be read: `faults` are all that was found; without `is_all` there may be more."""
+
+    def __init__(self, faults: Iterable[Fault], *, hint: str = "", is_all: bool = True) -> None:
+        found = sorted(faults, key=by_place)
+        self.faults = tuple(found)
+        if len(found) == 1:
+            what, why = f"{found[0].place}: {found[0].what}", found[0].why
+        else:
+            what, why = f"{len(found)} things are wrong with the Kconfig", "\n".join(fault_lines(found))
+        more = "" if is_all else "\nnothing was read behind the last of them: there may be more"
+        super().__init__(what, why=f"{why}{more}".strip("\n"), hint=hint)
 
 
 UNDEFINED = "is not defined in any Kconfig"

@@ -45,7 +45,8 @@ _QUOTED = compile_lazily(r'"((?:[^"\\]|\\.)*)"')
 _INT = compile_lazily(r"-?[0-9]+")
 _HEX = compile_lazily(r"0[xX][0-9a-fA-F]+")
 _LONGEST_VALUE = 1 << 16  # characters; a name of a file has at most 4096
-_LONGEST_NUMBER = 64
+LONGEST_NUMBER = 64
+"""Characters; those of 2**200 would fit."""
 _SHORTER = "let the value name a file that holds the text"
 EXPECTED_LINE = (
     'expected a line as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
@@ -104,7 +105,7 @@ def is_enabled(symbol: str, configuration: Mapping[str, Assignment]) -> bool:
 
 def _too_long(value: str, kind: ValueKind) -> str:
     """Say why no symbol can have a value, "" when it can."""
-    most = _LONGEST_NUMBER if kind in (ValueKind.INT, ValueKind.HEX) else _LONGEST_VALUE
+    most = LONGEST_NUMBER if kind in (ValueKind.INT, ValueKind.HEX) else _LONGEST_VALUE
     return f"expected at most {most:,} characters, found {len(value):,}" if len(value) > most else ""
 
 

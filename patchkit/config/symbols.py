@@ -8,10 +8,20 @@ from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value, setting_line
+from patchkit.config.configuration import (
+    KEPT,
+    Configuration,
+    Fault,
+    Resolution,
+    Usage,
+    Value,
+    by_place,
+    setting_line,
+)
 from patchkit.config.dotconfig import EXPECTED_LINE, Assignment, ValueKind
-from patchkit.config.kconfig import GIVEN, Menu
-from patchkit.config.kconfig_faults import cut_words
+from patchkit.config.kconfig import Menu
+from patchkit.config.kconfig_faults import cut_words, empty_range, number_of
+from patchkit.config.kconfig_parser import GIVEN
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
 from patchkit.pattern import compile_lazily
@@ -63,22 +73,17 @@ def resolve(
     faults += _not_become(menu, requests)
     warnings += _given_way(menu, requests)
     faults += unmet_selects(menu, requests)
-    faults += _odd_numbers(menu)
+    faults += (*_odd_numbers(menu), *_empty_ranges(menu))
     return Resolution(
         configuration=read_configuration(menu, requests),
         requests=dict(sorted(requests.items())),
-        faults=tuple(sorted(map(_cut, faults), key=_by_place)),
+        faults=tuple(sorted(map(_cut, faults), key=by_place)),
         warnings=tuple(warnings),
     )
 
 
 def _cut(fault: Fault) -> Fault:
     return Fault(place=fault.place, what=cut_words(fault.what), why=cut_words(fault.why))
-
-
-def _by_place(fault: Fault) -> tuple[str, int]:
-    file, _, line = fault.place.rpartition(":")
-    return (file, int(line)) if line.isdigit() else (fault.place, 0)
 
 
 def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Configuration:
@@ -112,11 +117,20 @@ def _odd_numbers(menu: Menu) -> Iterator[Fault]:
             yield Fault(place=place_of(symbol), what=f"{symbol.name} is {text!r}", why=why)
 
 
+def _empty_ranges(menu: Menu) -> Iterator[Fault]:
+    """Yield ranges that end before they begin by the values of symbols; of numbers the Kconfig's faults tell."""
+    for symbol in symbols_of(menu):
+        bounds = next(((low, high) for low, high, when in symbol.ranges if library.expr_value(when)), None)
+        if bounds is None or not any(one.nodes for one in bounds):
+            continue
+        low, high = (_number(symbol, one.str_value) for one in bounds)
+        if low is not None and high is not None and low > high:
+            shown = (f"{one.name}, which is {one.str_value}" if one.nodes else one.str_value for one in bounds)
+            yield empty_range(place_of(symbol), symbol.name, *shown)
+
+
 def _number(symbol: Any, text: str) -> int | None:
-    try:
-        return int(text, _BASES[symbol.orig_type])
-    except ValueError:
-        return None
+    return number_of(text, _BASES[symbol.orig_type])
 
 
 def symbols_of(menu: Menu) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ import kconfiglib as library
 
 from patchkit.config.configuration import KEPT, Usage
 from patchkit.config.dotconfig import Assignment
-from patchkit.config.kconfig import GIVEN, Menu
+from patchkit.config.kconfig import Menu
+from patchkit.config.kconfig_parser import GIVEN
 from patchkit.record import dataclass
 
 PLACEHOLDER = "VALUE"
