@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from patchkit.archive import Artifact
-from patchkit.config.configuration import UNDEFINED, Fault, KconfigError
+from patchkit.config.fault import UNDEFINED, Fault, KconfigError
 from patchkit.config.supply import named_symbols
 from patchkit.diff.model import FilePatch
 from patchkit.engine import find_engine

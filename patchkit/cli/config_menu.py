@@ -105,8 +105,8 @@ def _set(opened: Opened, choice: Choice, working: Path, output: Output) -> int:
     from patchkit.reconfigure import reconfigure
     from patchkit.session import open_session
 
-    given = parse_dotconfig(read_text(working, output.progress), "the menu")
-    terms = replace(opened.request.terms, configuration=merge(given), assignments=given)
+    given = parse_dotconfig(read_text(working, output.progress), "the menu").assignments
+    terms = replace(opened.request.terms, configuration=merge(given), assignments=given, unread=())
     request = replace(opened.request, terms=terms)
     epoch = source_date_epoch()
     with open_session(select_tree(choice, output), write=True, say=output.note) as session:

@@ -181,8 +181,8 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
     from patchkit.resources import patches_directory, user_directories
 
     say = command_output().progress
-    given = [parse_dotconfig(read_text(path, say), str(path)) for path in asked["config"]]
-    given.append(tuple(parse_setting(text) for text in asked["settings"]))
+    files = [parse_dotconfig(read_text(path, say), str(path)) for path in asked["config"]]
+    given = [*(file.assignments for file in files), tuple(parse_setting(text) for text in asked["settings"])]
     configuration = merge(*given)
     terms = Terms(
         strip=asked["strip"],
@@ -193,10 +193,11 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
         base=_opened_base(asked["base"], tree),
         configuration=configuration,
         assignments=tuple(one for layer in given for one in layer),
+        unread=tuple(fault for file in files for fault in file.faults),
     )
     ad_hoc = bool(asked["patch"])
     directories = tuple(asked["patches"]) or (() if ad_hoc else user_directories(Path.cwd()))
-    if configuration and ad_hoc and not directories:
+    if (configuration or terms.unread) and ad_hoc and not directories:
         raise UsageError("--set and --config go with a series", why="a diff that is given with --patch has no toggles")
     if asked["no_shipped"] and not directories and not ad_hoc:
         raise UsageError(

@@ -12,7 +12,8 @@ import click
 
 from patchkit.asking import Request, has_others, named_series, series_of
 from patchkit.cli.options import Choice, make_request, select_tree
-from patchkit.config.configuration import Fault, Usage
+from patchkit.config.configuration import Usage
+from patchkit.config.fault import Fault
 from patchkit.errors import OtherReleaseError, RefusedError, TargetError
 from patchkit.generated import Definitions
 from patchkit.output import Output
@@ -80,7 +81,8 @@ def open_toggles(choice: Choice, asked: dict[str, Any], output: Output, *, kept:
     named = {one.symbol for one in given}
     before = [one for one in kept_assignments(receipt) if kept and one.symbol not in named]
     others = receipt if has_others(found, tree, receipt) else None
-    toggles = read_toggles(tree, named_series(found, tree), [*before, *given], always=True, others=others)
+    asked_for, unread = [*before, *given], request.terms.unread
+    toggles = read_toggles(tree, named_series(found, tree), asked_for, unread=unread, always=True, others=others)
     if toggles is None:
         raise RefusedError("no toggles")
     was = {name: one.kconfigs for name, one in standing.items()}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from patchkit.config.dotconfig import Assignment, ValueKind
-from patchkit.errors import SeriesError
+from patchkit.config.fault import Fault
 from patchkit.record import dataclass
 
 HEAD = "# patchkit: `patchkit apply --config` reads this, `patchkit config menu` edits it\n"
 """The first line of a whole .config."""
-_LONGEST_LINE = 10  # digits of the number of a line
+COMMAND_LINE = "--set"
 KEPT = "set before"
 """The origin of a setting that was given to an earlier apply, and stands in the receipt."""
 
@@ -37,6 +37,26 @@ def setting_line(value: Value) -> str:
     return f"CONFIG_{value.symbol}={value.text}"
 
 
+def written(one: Assignment) -> str:
+    """Return a setting as it was written: only a file has quotes around a text."""
+    if one.kind is ValueKind.STRING and one.origin not in (KEPT, COMMAND_LINE):
+        return setting_line(Value(symbol=one.symbol, kind=one.kind, text=one.value))
+    return f"CONFIG_{one.symbol}={one.value}"
+
+
+def duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
+    """Yield the lines that set a symbol which a line of the same file has set."""
+    first: dict[tuple[str, str], Assignment] = {}
+    for one in assignments:
+        file, _, line = one.origin.rpartition(":")
+        if not file or not line.isdecimal():
+            continue
+        known = first.setdefault((file, one.symbol), one)
+        if known is not one:
+            why = f"{known.origin} says {written(known)}; drop one of the two lines"
+            yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
     """What all symbols came to. `values` are sorted by symbol; `origins` names for each, in the same order, where its
@@ -57,46 +77,6 @@ class Configuration:
             value.symbol: Assignment(symbol=value.symbol, value=value.text, kind=value.kind, origin=origin)
             for value, origin in zip(self.values, self.origins, strict=True)
         }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
-    """Something wrong with a configuration or a Kconfig. `place` is `file:line` or an option; `why` may have lines."""
-
-    place: str
-    what: str
-    why: str
-
-
-def by_place(fault: Fault) -> tuple[str, int]:
-    """Return what faults are sorted by: file, then line."""
-    file, _, line = fault.place.rpartition(":")
-    return (file, int(line)) if line.isdecimal() and len(line) < _LONGEST_LINE else (fault.place, 0)
-
-
-def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
-    """Yield faults as lines, why behind what."""
-    for fault in faults:
-        yield f"{fault.place}: {fault.what}"
-        yield from (f"  {line}" for line in fault.why.split("\n") if line)
-
-
-class KconfigError(SeriesError):
-    """Kconfig files that cannot be read: `faults` are all that was found; without `is_all` there may be more."""
-
-    def __init__(self, faults: Iterable[Fault], *, hint: str = "", is_all: bool = True) -> None:
-        found = sorted(faults, key=by_place)
-        self.faults = tuple(found)
-        if len(found) == 1:
-            what, why = f"{found[0].place}: {found[0].what}", found[0].why
-        else:
-            what, why = f"{len(found)} things are wrong with the Kconfig", "\n".join(fault_lines(found))
-        more = "" if is_all else "\nnothing was read behind the last of them: there may be more"
-        super().__init__(what, why=f"{why}{more}".strip("\n"), hint=hint)
-
-
-UNDEFINED = "is not defined in any Kconfig"
-"""The end of a fault about a symbol that an expression names and nobody defines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

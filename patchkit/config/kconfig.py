@@ -12,8 +12,9 @@ from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import Fault, KconfigError, Value
+from patchkit.config.configuration import Value
 from patchkit.config.decimals import Decimal
+from patchkit.config.fault import Fault, KconfigError
 from patchkit.config.kconfig_faults import (
     defined_twice,
     too_long,

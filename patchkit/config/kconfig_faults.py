@@ -8,8 +8,8 @@ from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import UNDEFINED, Fault, KconfigError
 from patchkit.config.dotconfig import LONGEST_NUMBER
+from patchkit.config.fault import UNDEFINED, Fault, KconfigError
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
 

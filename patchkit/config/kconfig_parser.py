@@ -16,9 +16,10 @@ from typing import Any, NoReturn
 
 import kconfiglib as library
 
-from patchkit.config.configuration import Fault, KconfigError, Value
+from patchkit.config.configuration import Value
 from patchkit.config.decimals import EXAMPLE, Decimal, is_mark, parse_mark
 from patchkit.config.dotconfig import LONGEST_NUMBER, ValueKind
+from patchkit.config.fault import Fault, KconfigError
 from patchkit.config.kconfig_faults import cut_words, refused, translated
 from patchkit.config.kconfig_words import CLOSING, ENTRIES, OPENING, PROPERTIES, REFUSED, WORDS, near_word, skeleton
 from patchkit.config.release import is_version

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import kconfiglib
 import pytest
 
-from patchkit.config.configuration import Fault, KconfigError
+from patchkit.config.fault import Fault, KconfigError
 from patchkit.config.kconfig import Menu, load_kconfig
 from patchkit.config.kconfig_parser import KconfigSource
 from patchkit.errors import SeriesError

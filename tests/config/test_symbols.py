@@ -66,7 +66,7 @@ USAGE = Usage(
 
 
 def asked(*settings: str, file: str = "") -> list[Assignment]:
-    return [*parse_dotconfig(file, "try.config"), *map(parse_setting, settings)]
+    return [*parse_dotconfig(file, "try.config").assignments, *map(parse_setting, settings)]
 
 
 def resolved(*settings: str, file: str = "", version: str = "0.10.2", kconfig: str = KCONFIG) -> Resolution:
@@ -186,7 +186,7 @@ def test_a_number_without_a_value_has_no_line() -> None:
     menu = load_kconfig([source({"Kconfig": 'config H\n\thex "H"\nconfig N\n\tint "N"\n'})], engine="vllm", version="1")
     written = render_dotconfig(menu)
     assert b"CONFIG_" not in written
-    assert parse_dotconfig(written.decode(), "written") == ()
+    assert parse_dotconfig(written.decode(), "written").assignments == ()
 
 
 def test_a_value_that_is_the_default_needs_no_effect() -> None:
