@@ -521,6 +521,41 @@ def test_the_menu_opens_on_a_broken_configuration(
     assert "CONFIG_SCALE=y\n" in broken.read_text()
 
 
+def test_the_menu_refuses_a_value_that_apply_would_refuse(
+    patchkit: Patchkit, where: tuple[str, ...], own: Path, screens: list[Screen], tmp_path: Path
+) -> None:
+    more = "\t# patchkit: decimal > 0\n\tdepends on SCALE\n"
+    kconfig = (
+        KCONFIG.replace("\tdepends on SCALE\n", more, 1)
+        + 'config ROOM\n\tint "Room"\n\tdepends on SCALE_VALUE != "7"\n'
+    )
+    (own / "vllm" / "Kconfig").write_text(kconfig)
+    file = tmp_path / "bad.config"
+    file.write_text('CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="abc"\n')
+    screen = Screen(tmp_path, "config", "menu", *where, "--output", str(file))
+    screens.append(screen)
+    screen.wait_for("(abc) ")
+    screen.press("Down", "Down", "y", "s")
+    shown = screen.wait_for("This cannot be saved:")
+    assert 'CONFIG_SCALE_VALUE="abc": not a value of this symbol' in shown
+    assert "expected a decimal number > 0, as in 0.5" in " ".join(shown.split())
+    screen.press("Enter", "Up", "Enter")
+    screen.wait_for("Factor (string)")
+    screen.press("d", "Enter")
+    screen.wait_for("'abcd' is not a decimal number > 0, as in 0.5")
+    screen.press("Enter")
+    screen.wait_for("Factor (string)")
+    screen.press("BSpace", "BSpace", "BSpace", "BSpace", "8", "Enter")
+    screen.wait_for("(8) ")
+    assert file.read_text() == 'CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="abc"\n'
+    screen.press("q")
+    screen.wait_for("Save configuration?")
+    screen.press("y")
+    screen.wait_for("status 0")
+    assert 'CONFIG_SCALE_VALUE="8"\nCONFIG_KERNEL=y\n' in file.read_text()
+    assert patchkit("apply", *where, "--unlocked", "--config", file).status == 0
+
+
 OTHER_KCONFIG = """\
 config MINE
 	bool "Stands on another series"
