@@ -41,5 +41,5 @@ def command(*, patch: str, patches: Path, work: Path, bare: bool, choice: Choice
         write_work(work, ground, note)
     output.line(f"{counted(len(ground.with_patch), 'file')} in {work}", style="good")
     refresh = typed("patchkit", "series", "refresh", patch, "--patches", patches, "--work", work)
-    output.note(f"next: edit below {work}, then {refresh}")
+    output.next_step(f"edit below {work}, then {refresh}", beside=True)
     return 0

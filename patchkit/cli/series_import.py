@@ -94,7 +94,8 @@ def command(  # noqa: PLR0913 -- an option each
         release = typed_release(choice, artifact)
         if ground is not None:
             _show_unplaced(written, ground, output, anew=f"{_bare_edit(written.name, patches)} {release}")
-    output.note(f"next: fill in its header, then {typed('patchkit', 'series', 'lint', patches)} {release}".rstrip())
+    lint = f"{typed('patchkit', 'series', 'lint', patches)} {release}".rstrip()
+    output.next_step(f"fill in its header, then {lint}", beside=True)
     return 0
 
 

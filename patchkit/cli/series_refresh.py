@@ -70,10 +70,12 @@ def _check_later(series: Series, name: str, artifact: Artifact, output: Output, 
         many = "1 later patch does" if len(stuck) == 1 else f"{len(stuck)} later patches do"
         output.note(f"{many} not apply any more; {name} stays as refreshed", style="bad")
         edit = typed("patchkit", "series", "edit", stuck[0].patch, "--bare", "--patches", patches)
-        output.note(f"next: {edit} --work {typed(free_work(stuck[0].patch))} {release_options((artifact.tree,))}")
+        output.next_step(
+            f"{edit} --work {typed(free_work(stuck[0].patch))} {release_options((artifact.tree,))}", beside=True
+        )
         return ExitStatus.REFUSED
     if again.lock is None and artifact.file:
-        output.note(f"next: {lock_command(series.directory, (artifact.tree,))}")
+        output.next_step(lock_command(series.directory, (artifact.tree,)), beside=True)
     return ExitStatus.DONE
 
 
