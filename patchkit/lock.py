@@ -195,11 +195,11 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _same_public(locked: str, version: str) -> bool:
     if locked == version:
         return True
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(Version(locked).public) == Version(Version(version).public)
-    except InvalidVersion:
+    except ValueError:
         return False
 
 

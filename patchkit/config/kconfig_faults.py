@@ -22,7 +22,7 @@ _MEMBER = compile_lazily(
 _UNKNOWN = "it would always be n; a text stands in quotes; if another series has it, name that too"
 _LONG_WORD = compile_lazily(r"\w{256,}")  # longer than the name of any file
 _SHOWN = 32
-_BASES = {library.INT: 10, library.HEX: 16}
+BASES = {library.INT: 10, library.HEX: 16}
 _HARMLESS = ("style: ", "empty help text", "has no prompt")
 
 
@@ -94,7 +94,7 @@ def wrong_decimals(kconf: Any) -> Iterator[Fault]:
 def wrong_numbers(kconf: Any) -> Iterator[Fault]:
     """Yield numbers of symbols that are too long, and ranges of numbers in which none lies."""
     for symbol, place, word, values in kconf.numbers:
-        base = _BASES.get(symbol.orig_type)
+        base = BASES.get(symbol.orig_type)
         if base is None:
             continue
         texts = [value.name for value in values if value.is_constant or not value.nodes]

@@ -246,7 +246,9 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
             written = found[2] or found[4]
             if not is_version(written):
                 why = "the other side is a version, as in: VLLM_VERSION >= 0.8.0"
-                self.terms.append(Fault(place=here, what=f"`{found[0].strip()}`: {written} is not a version", why=why))
+                self.terms.append(
+                    Fault(place=here, what=cut_words(f"`{found[0].strip()}`: {written} is not a version"), why=why)
+                )
 
     def _mark(self, line: str, here: str) -> None:
         """Note what a comment asks of the symbol that it stands below."""

@@ -21,7 +21,7 @@ from patchkit.config.configuration import (
 from patchkit.config.dotconfig import EXPECTED_LINE, Assignment, ValueKind
 from patchkit.config.fault import Fault, by_place
 from patchkit.config.kconfig import Menu
-from patchkit.config.kconfig_faults import cut_words, empty_range, number_of
+from patchkit.config.kconfig_faults import BASES, cut_words, empty_range, number_of
 from patchkit.config.kconfig_parser import GIVEN
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
@@ -34,7 +34,6 @@ KINDS = {
     library.HEX: ValueKind.HEX,
     library.STRING: ValueKind.STRING,
 }
-_BASES = {library.INT: 10, library.HEX: 16}
 _DIGITS = compile_lazily(r"-?[0-9a-fA-FxX]+")
 _EXPECTED = {
     library.BOOL: "y or n",
@@ -106,7 +105,7 @@ def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Config
 def _normal(symbol: Any) -> str:
     """Return a value as every reader takes it: C reads 010 as 8, and 1f not at all. A number that is none is ""."""
     text = str(symbol.str_value)
-    if symbol.orig_type not in _BASES:
+    if symbol.orig_type not in BASES:
         return text
     number = _number(symbol, text)
     if number is None:
@@ -118,7 +117,7 @@ def _odd_numbers(menu: Menu) -> Iterator[Fault]:
     """Numbers of a Kconfig that kconfiglib takes because Python does: no .config file and no compiler reads them."""
     for symbol in symbols_of(menu):
         text = str(symbol.str_value)
-        if symbol.orig_type in _BASES and _number(symbol, text) is not None and not _DIGITS.fullmatch(text):
+        if symbol.orig_type in BASES and _number(symbol, text) is not None and not _DIGITS.fullmatch(text):
             why = f"write {_EXPECTED[symbol.orig_type]}, in ASCII digits and nothing else"
             yield Fault(place=place_of(symbol), what=f"{symbol.name} is {text!r}", why=why)
 
@@ -136,7 +135,7 @@ def _empty_ranges(menu: Menu) -> Iterator[Fault]:
 
 
 def _number(symbol: Any, text: str) -> int | None:
-    return number_of(text, _BASES[symbol.orig_type])
+    return number_of(text, BASES[symbol.orig_type])
 
 
 def symbols_of(menu: Menu) -> tuple[Any, ...]:
@@ -257,7 +256,7 @@ def _lost(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[tuple[Assi
 
 
 def _is_as_asked(symbol: Any, one: Assignment) -> bool:
-    if symbol.orig_type in _BASES and symbol.str_value:
+    if symbol.orig_type in BASES and symbol.str_value:
         return _number(symbol, symbol.str_value) == _number(symbol, one.value)
     return bool(symbol.str_value == one.value)
 

@@ -123,6 +123,14 @@ def test_a_version_may_stand_on_the_right() -> None:
     assert value(load(text.format("0.11"), "0.10.0"), "A") == "n"
 
 
+@pytest.mark.parametrize("term", ['"{}"', "{}.1", "0.{}rc1"])
+def test_a_version_of_thousands_of_digits_is_none(term: str) -> None:
+    version = term.format("9" * 5000)
+    (fault,) = load(f"config A\n\tdef_bool y\n\tdepends on VLLM_VERSION < {version}\n").faults
+    assert (fault.place, "is not a version" in fault.what, len(fault.what) < 300) == ("vllm/Kconfig:3", True, True)
+    assert load("config A\n\tdef_bool y\n\tdepends on VLLM_VERSION < 1\n", f"0.{'9' * 5000}").faults == ()
+
+
 def test_a_long_text_is_read_once() -> None:
     text = "z" * 200_000
     assert value(load(f'config A\n\tstring "a"\n\tdefault "{text}"\n', "0.9"), "A") == text
