@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
+from patchkit.quoting import typed_path
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
-from patchkit.typed import typed_path
 
 SCHEMA = 1
 LOCK_NAME = "series.lock"

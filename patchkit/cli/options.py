@@ -15,6 +15,7 @@ from patchkit.asking import Request
 from patchkit.cli.reading import read_patch, read_text
 from patchkit.errors import TargetError, UsageError
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
 from patchkit.tree import Entries
@@ -217,8 +218,6 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
 
 def typed_request(asked: dict[str, Any]) -> str:
     """Return the options of a request as one types them, each with a blank before it."""
-    import shlex
-
     words = []
     for name, value in asked.items():
         option = _option_of(name)
@@ -226,7 +225,7 @@ def typed_request(asked: dict[str, Any]) -> str:
             words.append(option)
         elif value is not None and value is not False:
             values = value if isinstance(value, tuple) else (value,)
-            words += [f"{option}={shlex.quote(str(one))}" for one in values]
+            words += [f"{option}={typed(one)}" for one in values]
     return "".join(f" {word}" for word in words)
 
 

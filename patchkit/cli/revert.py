@@ -14,9 +14,10 @@ from patchkit.errors import ExitStatus, UsageError
 from patchkit.nearby import misplaced
 from patchkit.output import Output
 from patchkit.plan import Plan
+from patchkit.quoting import typed, typed_path
 from patchkit.session import open_session
 from patchkit.target import TargetTree
-from patchkit.typed import typed_path, typed_tree
+from patchkit.typed import typed_tree
 from patchkit.workflow import revert_layers
 
 
@@ -77,15 +78,13 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
 
 def _upper_first(plan: Plan) -> str:
     """Return the command that takes out the uppermost of what cannot stand, by its name where one patch has it."""
-    import shlex
-
     names = [one.patch for one in plan.decisions]
     refused = [one for one in plan.decisions if one.refused]
     if not refused:
         return ""
     one = refused[-1]
     plain = names.count(one.patch) == 1 and not one.patch.startswith("-")
-    which = shlex.quote(one.patch) if plain else f"--layer {one.number}"
+    which = typed(one.patch) if plain else f"--layer {one.number}"
     return f"take that out first: `patchkit revert {typed_tree(plan.tree)} {which}`"
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from patchkit.catalogue import one_series
-from patchkit.cli.ground import ground_options, open_ground, patches_option, typed, work_option, writing
+from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.show import counted
 from patchkit.editing import edit_ground, make_note, write_work
+from patchkit.quoting import typed
 
 
 @click.command("edit", short_help="Write a work directory for a patch.")

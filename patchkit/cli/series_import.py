@@ -17,7 +17,6 @@ from patchkit.cli.ground import (
     on_shipped_option,
     open_grounds,
     patches_option,
-    typed,
     typed_release,
     writing,
 )
@@ -31,6 +30,7 @@ from patchkit.lint import Severity, lint_decision
 from patchkit.locking import ground_of, render_series
 from patchkit.naming import names_as_written, names_in_tree
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.series import Series, read_entries, read_series, stands_on_shipped
 from patchkit.strip import outside_note
 from patchkit.trailers import parse_trailers

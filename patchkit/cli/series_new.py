@@ -14,11 +14,11 @@ from patchkit.cli.ground import (
     names_a_tree,
     on_shipped_option,
     patches_option,
-    typed,
     typed_release,
     writing,
 )
 from patchkit.cli.options import Choice, command_output, select_tree, tree_options
+from patchkit.quoting import typed
 
 
 @click.command("new", short_help="Add an empty patch with a header.")

@@ -9,7 +9,7 @@ import click
 from patchkit.archive import Artifact
 from patchkit.author import refresh_patch, split_series
 from patchkit.catalogue import one_series
-from patchkit.cli.ground import free_work, ground_options, open_ground, patches_option, typed, work_option, writing
+from patchkit.cli.ground import free_work, ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.show import counted
 from patchkit.diff.model import Patch
@@ -18,6 +18,7 @@ from patchkit.errors import ExitStatus
 from patchkit.lock import lock_command, release_options
 from patchkit.locking import render_series
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.series import Series, read_series
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ from patchkit.config.fault import Fault
 from patchkit.errors import OtherReleaseError, RefusedError, TargetError
 from patchkit.generated import Definitions
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
 from patchkit.session import Standing, open_session
@@ -160,7 +160,7 @@ def command_for(choice: Choice, asked: dict[str, Any], advice: Sequence[str], *,
     words += ["--no-shipped"] if asked["no_shipped"] else []
     if not patched:
         words += [word for setting in settings for word in ("--set", setting)]
-    return shlex.join(words)
+    return typed(*words)
 
 
 def show_faults(faults: Iterable[Fault], output: Output) -> None:
