@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from patchkit.config.configuration import duplicates, written
 from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.config.fault import Fault, by_place, refuse
 from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import OtherReleaseError, PatchkitError, RefusedError, UsageError
 from patchkit.guarding import without_barred
@@ -14,7 +16,7 @@ from patchkit.record import dataclass, replace
 from patchkit.series import BELOW_NAME, Series, applies, available_series, find_series, read_entries
 from patchkit.stack import TAKEN_OUT, WantedLayer
 from patchkit.target import TargetTree
-from patchkit.toggles import Settled, kept_assignments, settle
+from patchkit.toggles import Settled, given_assignments, kept_assignments, settle
 from patchkit.wanted import OTHER_RELEASE, Terms, TreeNames, ad_hoc_layer, series_layer
 
 
@@ -213,22 +215,19 @@ def label_of(directory: Path, series: Series, origin: Origin, tree: TargetTree) 
 
 
 def _check_gates(layers: list[WantedLayer], terms: Terms) -> None:
-    """Refuse a setting that switches nothing: it was meant to."""
+    """Refuse settings that switch nothing, or are none of a gate: no Kconfig says that they mean anything else."""
     gates = {patch.config for layer in layers for patch in layer.patches if patch.config}
-    idle = [given for symbol, given in sorted((terms.configuration or {}).items()) if symbol not in gates]
-    if idle:
-        raise RefusedError(
-            f"CONFIG_{idle[0].symbol} gates nothing in this series",
-            why="\n".join(f"{given.origin}: CONFIG_{given.symbol}={given.value}" for given in idle),
-            hint=f"its toggles are: {', '.join(f'CONFIG_{gate}' for gate in sorted(gates)) or 'none'}",
-        )
-
-    for symbol, given in sorted((terms.configuration or {}).items()):
-        if given.kind is not ValueKind.BOOL:
-            raise RefusedError(
-                f"{given.origin}: CONFIG_{symbol}={given.value}: not a value of this toggle",
-                why="expected y or n: no Kconfig says that it is anything else",
-            )
+    there = f"its toggles are: {', '.join(f'CONFIG_{gate}' for gate in sorted(gates)) or 'none'}"
+    given = given_assignments(terms)
+    faults = [*terms.unread, *duplicates(given)]
+    for one in given:
+        if one.symbol not in gates:
+            what = f"{written(one)} gates nothing in this series"
+            faults.append(Fault(place=one.origin, what=what, why=there))
+        elif one.kind is not ValueKind.BOOL:
+            what, why = f"{written(one)}: not a value of this toggle", "expected y or n: no Kconfig says more of it"
+            faults.append(Fault(place=one.origin, what=what, why=why))
+    refuse(sorted(faults, key=by_place))
 
 
 def _check_labels(layers: list[WantedLayer]) -> None:

@@ -39,7 +39,7 @@ _MBOX_LINE = b"From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00
 _MIME = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n"
 _CONTROL = compile_lazily(r"[\x00-\x1f\x7f]")
 _TRAILER_NAME = compile_lazily(r"[A-Za-z0-9-]+")
-_NUMBER = compile_lazily(r"([0-9]{4,})-")
+_NUMBER = compile_lazily(r"([0-9]{4,9})-")
 _ENDINGS = compile_lazily(r"(\.(patch|diff|txt|gz))+$", re.IGNORECASE)
 _NOISE = ("diff ", "Index: ", "Only in ", "Binary files ")
 _SIDE = compile_lazily(r"[abciow12]/|orig/|new/|old/")

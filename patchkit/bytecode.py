@@ -102,4 +102,4 @@ def _source(bytecode: PurePosixPath) -> tuple[PurePosixPath, int]:
     if above.name != CACHE:
         return bytecode.with_suffix(".py"), 0
     level = bytecode.name.removesuffix(_SUFFIX).rpartition(".opt-")[2]
-    return above.parent / f"{_stem(bytecode.name)}.py", int(level) if level.isdigit() else 0
+    return above.parent / f"{_stem(bytecode.name)}.py", int(level) if level.isdecimal() else 0

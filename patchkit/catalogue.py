@@ -96,11 +96,11 @@ def series_directory(patches: Path, tree: TargetTree | None) -> Path:
     if [one.directory for one in found] == [patches]:
         return patches
     if tree is not None:
-        from packaging.version import InvalidVersion, Version
+        from packaging.version import Version
 
         try:
             label = Version(tree.version).public
-        except InvalidVersion:
+        except ValueError:
             raise UsageError(f"{tree.root}: no version", hint="say it with --target ENGINE==VERSION") from None
         return patches / tree.engine / label
     if len(found) > 1:
@@ -110,13 +110,13 @@ def series_directory(patches: Path, tree: TargetTree | None) -> Path:
 
 def default_applies_to(tree: TargetTree | None) -> str:
     """Return the Applies-To of a new patch whose author names none: the public version of the tree; "" without one."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     if tree is None or find_engine(tree.engine) is None:
         return ""
     try:
         return f"{tree.engine}=={Version(tree.version).public}"
-    except InvalidVersion:
+    except ValueError:
         return ""
 
 
@@ -136,11 +136,11 @@ def is_for(series: Series, tree: TargetTree) -> bool:
 
 
 def _same_release(label: str, version: str) -> bool:
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(Version(label).public) == Version(Version(version).public)
-    except InvalidVersion:
+    except ValueError:
         return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from patchkit.errors import TreeChangedError
+from patchkit.quoting import typed
 from patchkit.session import Condition, Session, Standing
 
 
@@ -36,8 +37,6 @@ def changed_lines(condition: Condition) -> Iterator[str]:
 
 def _undoing(session: Session, patch: str, layer: int | None) -> str:
     """Say what takes the edits out, and what goes with them."""
-    import shlex
-
     from patchkit.typed import typed_tree
 
     receipt = session.situation.receipt
@@ -47,5 +46,5 @@ def _undoing(session: Session, patch: str, layer: int | None) -> str:
     )
     words = ["patchkit revert", typed_tree(session.situation.tree), "--save-edits FILE"]
     words += [] if layer is None else [f"--layer {layer}"]
-    words += ["-- " * patch.startswith("-") + shlex.quote(patch)] if patch else []
+    words += ["-- " * patch.startswith("-") + typed(patch)] if patch else []
     return f"undo the edits, or `{' '.join(words)}`: FILE gets them as a diff, and {taken} is taken out with them"

@@ -27,7 +27,7 @@ def archive_state(state: StateDirectory) -> Path:
 def next_place(state: StateDirectory) -> Path:
     """Return where `archive_state` would put a state now."""
     there = state.archive.iterdir() if state.archive.is_dir() else ()
-    return state.archive / str(1 + max((int(path.name) for path in there if path.name.isdigit()), default=0))
+    return state.archive / str(1 + max((int(path.name) for path in there if path.name.isdecimal()), default=0))
 
 
 def _archive(state: StateDirectory) -> Path:

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
+from patchkit.quoting import typed_path
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
-from patchkit.typed import typed_path
 
 SCHEMA = 1
 LOCK_NAME = "series.lock"
@@ -195,11 +195,11 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _same_public(locked: str, version: str) -> bool:
     if locked == version:
         return True
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(Version(locked).public) == Version(Version(version).public)
-    except InvalidVersion:
+    except ValueError:
         return False
 
 

@@ -196,9 +196,9 @@ def _edited(artifact: Artifact, path: str) -> RefusedError:
 
 
 def _public(version: str) -> str:
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(version).public
-    except InvalidVersion as error:
+    except ValueError as error:
         raise SeriesError(f"{version!r}: not a version", why="a section of a lock is for one release") from error

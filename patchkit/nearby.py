@@ -9,9 +9,9 @@ from pathlib import Path
 
 from patchkit.environment import directory_names, prefix_sites
 from patchkit.errors import TargetError
+from patchkit.quoting import typed_path
 from patchkit.state import HOME, StateDirectory
 from patchkit.target import Layout, TargetTree
-from patchkit.typed import typed_path
 
 _MOST_DIRECTORIES = 500
 _SHOWN = 4

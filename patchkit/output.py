@@ -74,6 +74,13 @@ class Output:
         except OSError:  # nobody listens
             _sink(self.stderr)
 
+    def next_step(self, text: str, *, beside: bool = False) -> None:
+        """Write what to do next, beside the data or in it; nothing for "". Documents have it under the key `next`."""
+        first, *others = text.split("\n")
+        write = self.note if beside else self.line
+        for line in (f"next: {first}", *(f"  {one}" for one in others)) if text else ():
+            write(line)
+
     def flush(self) -> None:
         """Write out what is held back; who closed the pipe has seen enough."""
         with self._surviving():
@@ -89,11 +96,7 @@ class Output:
         self.note(f"error: {error.what}", style="bad")
         for line in error.why.rstrip("\n").split("\n") if error.why else ():
             self.note(f"  {line.rstrip()}")
-        if error.hint:
-            first, *others = error.hint.split("\n")
-            self.note(f"next: {first}")
-            for line in others:
-                self.note(f"  {line}")
+        self.next_step(error.hint, beside=True)
         self.failure(int(error.status), what=error.what, why=error.why, hint=error.hint)
 
     def failure(self, status: int, *, what: str, why: str = "", hint: str = "") -> None:

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from patchkit.errors import RefusedError
+from patchkit.quoting import typed
 from patchkit.record import dataclass
 
 if TYPE_CHECKING:
@@ -128,7 +129,5 @@ def _stop(child: Popen[bytes]) -> None:
 
 
 def _shown(arguments: Sequence[str]) -> str:
-    import shlex
-
-    line = shlex.join(arguments)
+    line = typed(*arguments)
     return line if len(line) <= 60 else line[:57] + "..."  # noqa: PLR2004 - leaves room in a line of 100

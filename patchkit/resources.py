@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from patchkit.errors import RefusedError, SeriesError
+from patchkit.quoting import typed
 
 _PACKAGE = Path(__file__).resolve().parent
 # The wheel's build puts the top-level directories there (force-include in pyproject.toml).
@@ -57,12 +58,10 @@ def named_directories(cwd: Path) -> tuple[Path, ...]:
         return ()
     names = _patches_table(raw, source)
     if names and source.parent != cwd and source.stat().st_uid not in (0, os.geteuid()):
-        import shlex
-
         raise SeriesError(
             f"{source}: belongs to another user",
             why="it lies above this directory, and its [tool.patchkit] patches would be applied",
-            hint=f"cd {shlex.quote(str(source.parent))} to use it all the same, or name --patches",
+            hint=f"cd {typed(source.parent)} to use it all the same, or name --patches",
         )
     return tuple(source.parent / name for name in names)
 

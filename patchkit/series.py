@@ -301,11 +301,11 @@ def _plain_key(label: str) -> tuple[object, ...]:
 
 def _version_key(label: str) -> tuple[object, ...]:
     """Return an order of version labels: those that are none come first, local versions do not count."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return True, Version(Version(label).public)
-    except InvalidVersion:
+    except ValueError:
         return (False,)
 
 

@@ -17,11 +17,14 @@ _VERSION_AFTER = compile_lazily(r"[-@=:/ ]*v?([0-9][0-9A-Za-z.+!-]*)$")
 _PLAIN_SET = compile_lazily(r"(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:,(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*)*")
 _USUAL_SET = compile_lazily(r"(?:(?:^|,)(?:==|>=|<=|!=|<|>)[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?)+")
 _TARGET = compile_lazily(r"\s*([A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*((?:[<>=!~].*)?)")
+_LONGEST = 256  # of a number of 4,301 digits Python makes no int, and packaging passes its ValueError on
 _HINT = "write NAME or NAME with versions: vllm==0.6.3, 'sglang>=0.5,<0.5.2'"
 
 
 def parse_specifier(text: str) -> tuple[Engine, str, str]:
     """Return the engine, the normalised name and the PEP 440 set ("" for any version) of `vllm==0.6.3`."""
+    if len(text) > _LONGEST:
+        raise UsageError(f"{text[:40]!r}... is too long", why=_too_long(text), hint=_HINT)
     match = _NAME.match(text)
     name, end = (match[1] or "", match.end()) if match else ("", 0)
     engine = find_engine(name)
@@ -32,12 +35,16 @@ def parse_specifier(text: str) -> tuple[Engine, str, str]:
     return engine, normalise_name(name), text[end:].rstrip().removesuffix(",").rstrip()
 
 
+def _too_long(text: str) -> str:
+    return f"expected at most {_LONGEST} characters, found {len(text):,}"
+
+
 def plain_release(version: str) -> tuple[int, ...] | None:
     """Return the numbers of a version that is nothing but numbers, to compare with others; None for any other.
 
     Zeros at the end do not count: 0.6 is 0.6.0.
     """
-    if not _PLAIN_VERSION.fullmatch(version):
+    if len(version) > _LONGEST or not _PLAIN_VERSION.fullmatch(version):
         return None
     numbers = [int(part) for part in version.split(".")]
     while len(numbers) > 1 and not numbers[-1]:
@@ -48,17 +55,19 @@ def plain_release(version: str) -> tuple[int, ...] | None:
 @functools.lru_cache(maxsize=256)  # the patches of a series say the same
 def split_target(text: str) -> tuple[str, str]:
     """Split `vllm>=0.6.3,<0.6.5` into the engine's normalised name and its PEP 440 set; ValueError if it is neither."""
+    if len(text) > _LONGEST:
+        raise ValueError(_too_long(text))
     match = _TARGET.fullmatch(text)
     if match is None:
         raise ValueError("expected an engine and versions, as in `vllm>=0.6.3,<0.6.5`")
     engine, versions = normalise_name(match.group(1)), match.group(2).strip()
     if not versions or _USUAL_SET.fullmatch(versions):
         return engine, versions
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     try:
         return engine, str(SpecifierSet(versions))
-    except InvalidSpecifier as error:
+    except ValueError as error:
         raise ValueError(str(error)) from error
 
 
@@ -67,14 +76,14 @@ def accepts(specifier: str, version: str) -> bool:
     if not specifier or (version and version == pinned_version(specifier)):
         return True
     release = plain_release(version)
-    if release is not None and _PLAIN_SET.fullmatch(specifier):
+    if release is not None and len(specifier) <= _LONGEST and _PLAIN_SET.fullmatch(specifier):
         return all(_holds(clause, release) for clause in specifier.split(","))
     from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return SpecifierSet(specifier).contains(Version(version), prereleases=True)
-    except InvalidVersion:
+    except ValueError:
         return False
 
 
@@ -127,7 +136,7 @@ def _names_of(engine: Engine) -> str:
 def _check_clauses(text: str, start: int, engine: Engine) -> None:
     if _PLAIN_SET.fullmatch(text, start):
         return
-    from packaging.specifiers import InvalidSpecifier, Specifier
+    from packaging.specifiers import Specifier
 
     position = start
     while position <= len(text):
@@ -136,7 +145,7 @@ def _check_clauses(text: str, start: int, engine: Engine) -> None:
         try:
             if clause.strip() or position < len(text):  # a comma at the very end is allowed, as packaging allows it
                 Specifier(clause)
-        except InvalidSpecifier:
+        except ValueError:
             blank = len(clause) - len(clause.lstrip())
             raise UsageError(
                 f"{clause.strip() or ','!r} is not a version specifier",

@@ -30,6 +30,7 @@ from patchkit.environment import (
     scan_site,
 )
 from patchkit.errors import OtherReleaseError, TargetError
+from patchkit.quoting import typed_path
 from patchkit.record import dataclass, replace
 from patchkit.specifier import accepts, parse_specifier, pinned_version, unknown_engine
 
@@ -262,9 +263,7 @@ def _tree_of(engine: Engine, search: _Search, found: Distribution, notes: tuple[
 def _source_tree(engine: Engine, search: _Search, root: Path, package: PurePosixPath) -> TargetTree:
     version, evidence = source_version(root, package, engine)
     installed = root.name in SITE_NAMES
-    kind = (
-        "no dist-info" if installed or not (is_project(root) or is_project(root / package.parent)) else "a source tree"
-    )
+    is_source = not installed and (is_project(root) or is_project(root / package.parent))
     return TargetTree(
         engine=engine.name,
         version=version,
@@ -274,7 +273,7 @@ def _source_tree(engine: Engine, search: _Search, root: Path, package: PurePosix
         distribution="",
         python=search.python,
         python_version=search.python_version,
-        evidence=(kind, *evidence),
+        evidence=("a source tree" if is_source else "no dist-info", *evidence),
     )
 
 
@@ -309,7 +308,7 @@ def _checked_version(spec: TargetSpec, tree: TargetTree) -> TargetTree:
         return replace(tree, version=pinned, evidence=(*tree.evidence, told))
     place = f"  {tree.root / tree.package}: {'; '.join(tree.evidence)}"
     if not tree.version:
-        hint = f"say which it is: --target {tree.engine}==VERSION --root {_quoted(tree.root)}"
+        hint = f"say which it is: --target {tree.engine}==VERSION --root {typed_path(tree.root, 'DIR')}"
         raise TargetError(f"nothing says which version of {tree.engine} this is", why=place, hint=hint)
     raise OtherReleaseError(
         f"{tree.engine} {tree.version} is here, not {tree.engine}{spec.specifier}",
@@ -328,7 +327,9 @@ def _none_found(engine: Engine, search: _Search, problems: tuple[str, ...]) -> T
     below = roots_below(search.sites[0], engine) if search.explicit else []
     hint = "--root DIR (a checkout, a site-packages, an unpacked wheel), --python EXE or --fetch DIR says where it is"
     if below:
-        hint = "did you mean " + ", or ".join(f"--target {engine.name} --root {_quoted(root)}" for root in below[:4])
+        hint = "did you mean " + ", or ".join(
+            f"--target {engine.name} --root {typed_path(root, 'DIR')}" for root in below[:4]
+        )
     return TargetError(f"no {engine.name} found", why="\n".join(f"  {line}" for line in lines), hint=hint)
 
 
@@ -336,14 +337,12 @@ def _several_found(engine: Engine, trees: tuple[TargetTree, ...]) -> TargetError
     lines = [f"  {tree.distribution or tree.package} ({tree.version}) in {tree.root}" for tree in trees]
     roots = dict.fromkeys(tree.root for tree in trees)
     if len(roots) > 1:
-        hint = "\n".join(f"--target {engine.name} --root {_quoted(root)}" for root in roots)
+        hint = "\n".join(_options(engine, root) for root in roots)
     else:
         names = dict.fromkeys(tree.distribution.partition("-")[0].replace("_", "-") for tree in trees)
         hint = f"two own the same files: pip uninstall {' '.join(names)}, then install the one you want"
     return TargetError(f"{len(trees)} candidates for {engine.name}", why="\n".join(lines), hint=hint)
 
 
-def _quoted(path: Path) -> str:
-    import shlex
-
-    return shlex.quote(str(path))
+def _options(engine: Engine, root: Path) -> str:
+    return f"--target {engine.name} --root {typed_path(root, 'DIR')}"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from patchkit.archive import Artifact
-from patchkit.config.configuration import UNDEFINED
+from patchkit.config.fault import UNDEFINED, Fault, KconfigError
 from patchkit.config.supply import named_symbols
 from patchkit.diff.model import FilePatch
 from patchkit.engine import find_engine
@@ -37,51 +37,60 @@ def lint_toggles(series: Series) -> tuple[Finding, ...]:
     ):
         return ()
     tree = release_of(series, series.version)
+    below = _shipped_for(series, tree) if series.on_shipped else None
     try:
-        toggles = _read(series, tree)
+        toggles = _read(series, tree, below)
+    except KconfigError as error:
+        return tuple(_told(error.faults))
     except PatchkitError as error:
         return (unreadable(error),)
     if toggles is None:
         return ()
-    findings = [_error(fault.place, f"{fault.what}\n{fault.why}".rstrip()) for fault in toggles.resolution.faults]
-    findings += _gates(series, toggles) if _is_whole(series) else ()
+    findings = list(_told(toggles.resolution.faults))
+    # Without a release nobody knows what stands below, and defines gates, where no series is shipped for the version.
+    findings += _gates(series, toggles) if below is not None or not series.on_shipped else ()
     findings += _names(series, toggles)
     findings += _unused(series, toggles)
     findings += _unordered(series, toggles)
     return tuple(findings)
 
 
-def _is_whole(series: Series) -> bool:
-    """Tell whether all its gates can be known by the series alone: without a release nobody knows what stands below."""
-    return not series.on_shipped or find_series(patches_directory(), release_of(series, series.version)) is not None
+def _told(faults: Sequence[Fault]) -> Iterator[Finding]:
+    return (_error(fault.place, f"{fault.what}\n{fault.why}".rstrip()) for fault in faults)
 
 
-def _read(series: Series, tree: TargetTree) -> Toggles | None:
-    """Read the toggles of a series, with those of the shipped one where it stands on that or names a symbol of it."""
-    toggles = read_toggles(tree, [("", series)], (), always=True)
-    if toggles is None:
-        return None
-    if not series.on_shipped and not any(fault.what.endswith(UNDEFINED) for fault in toggles.menu.faults):
-        return toggles
+def _shipped_for(series: Series, tree: TargetTree) -> Series | None:
     shipped = find_series(patches_directory(), tree)
-    if shipped is None or shipped.directory == series.directory:
+    return None if shipped is None or shipped.directory == series.directory else shipped
+
+
+def _read(series: Series, tree: TargetTree, below: Series | None) -> Toggles | None:
+    """Read the toggles of a series with those of the one `below`, or of the shipped one that has a symbol it names."""
+    if below is not None:
+        return read_toggles(tree, [("", series), ("shipped", below)], (), always=True)
+    toggles = read_toggles(tree, [("", series)], (), always=True)
+    if series.on_shipped or toggles is None or not any(one.what.endswith(UNDEFINED) for one in toggles.menu.faults):
         return toggles
-    return read_toggles(tree, [("", series), ("shipped", shipped)], (), always=True)
+    shipped = _shipped_for(series, tree)
+    return toggles if shipped is None else _read(series, tree, shipped)
 
 
 def lint_stacked(series: Series, artifact: Artifact) -> tuple[Finding, ...]:
     """Check that a patch which edits lines of a gated patch of the shipped series below goes where that one goes."""
-    shipped = find_series(patches_directory(), artifact.tree) if series.on_shipped else None
+    shipped = _shipped_for(series, artifact.tree) if series.on_shipped else None
     if shipped is None:
         return ()
     lower = tuple(one for one in shipped.entries if applies(one, artifact.tree) and not retired(one, artifact.tree))
     try:
-        toggles = read_toggles(artifact.tree, [("", series), ("shipped", shipped)], (), always=True)
+        toggles = _read(series, artifact.tree, shipped)
     except PatchkitError as error:
         return (unreadable(error),)
     if toggles is None:
         return ()
-    gates = () if _is_whole(series) else _gates(series, toggles)
+    told = (
+        series.version == artifact.tree.version or _shipped_for(series, release_of(series, series.version)) is not None
+    )
+    gates = () if told else _gates(series, toggles)
     return (*gates, *_unordered(series, toggles, lower=lower))
 
 
@@ -91,7 +100,7 @@ def lint_combinations(series: Series, artifact: Artifact) -> tuple[Finding, ...]
     if not gates:
         return ()
     try:
-        toggles = _read(series, artifact.tree)
+        toggles = _read(series, artifact.tree, _shipped_for(series, artifact.tree) if series.on_shipped else None)
     except PatchkitError:
         return ()  # said by lint_toggles
     findings: list[Finding] = []
@@ -129,7 +138,7 @@ def _gates(series: Series, toggles: Toggles) -> Iterator[Finding]:
     if not kconfig_files(series, series.engine):
         return
     from patchkit.config.dotconfig import ValueKind
-    from patchkit.config.kconfig import GIVEN
+    from patchkit.config.kconfig_parser import GIVEN
 
     kinds = {value.symbol: value.kind for value in toggles.resolution.configuration.values}
     for entry in series.entries:

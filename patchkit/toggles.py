@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value
+from patchkit.config.configuration import KEPT, Configuration, Resolution, Usage, Value
 from patchkit.config.dotconfig import Assignment, kind_of
+from patchkit.config.fault import Fault, refuse
 from patchkit.config.supply import named_symbols
 from patchkit.confined import read_below
 from patchkit.errors import RefusedError, SeriesError
@@ -31,7 +32,8 @@ from patchkit.unnamed import NONE, Unnamed, read_unnamed
 from patchkit.wanted import Terms
 
 if TYPE_CHECKING:
-    from patchkit.config.kconfig import KconfigSource, Menu
+    from patchkit.config.kconfig import Menu
+    from patchkit.config.kconfig_parser import KconfigSource
 
 KCONFIG = "Kconfig"
 _LARGEST = 1 << 20
@@ -65,17 +67,19 @@ def read_toggles(
     named: Sequence[tuple[str, Series]],
     assignments: Sequence[Assignment],
     *,
+    unread: Sequence[Fault] = (),
     always: bool = False,
     others: Receipt | None = None,
 ) -> Toggles | None:
     """Read the Kconfig files of these series and resolve the assignments; None where nothing asks for it.
 
-    `named` are series with the names of their layers. `always`: also for series without a gate, a setting or a
-    Kconfig. `others`: the receipt of a tree that has other series too; the symbols of those stand as they are.
+    `named` are series with the names of their layers. `unread` are lines of files of settings that are told with the
+    other faults. `always`: also for series without a gate, a setting or a Kconfig. `others`: the receipt of a tree that
+    has other series too; the symbols of those stand as they are.
     """
     series = [one for _, one in named]
     places = list(dict.fromkeys(place for one in series for place in kconfig_files(one, tree.engine)))
-    asked = (places and (assignments or any(map(_has_toggles, series)))) or any(map(_has_guards, series))
+    asked = (places and (assignments or unread or any(map(_has_toggles, series)))) or any(map(_has_guards, series))
     if not always and not asked:
         return None
     from patchkit.config.kconfig import load_kconfig
@@ -94,7 +98,7 @@ def read_toggles(
         unnamed = read_unnamed(state, others, own, definitions.keys())
     own_assignments = [one for one in assignments if one.origin != KEPT or one.symbol not in unnamed.homes]
     try:
-        resolution = resolve(menu, own_assignments, usage, elsewhere=unnamed.homes)
+        resolution = resolve(menu, own_assignments, usage, unread=unread, elsewhere=unnamed.homes)
     except RecursionError as error:
         raise SeriesError(f"{places[0]}: nested too deeply", why="a chain of hundreds of dependencies") from error
     return Toggles(
@@ -164,22 +168,10 @@ def added_symbols(entry: PatchEntry) -> frozenset[str]:
 
 def require(toggles: Toggles) -> None:
     """Refuse a configuration that is not what was asked for, every fault with its place."""
-    faults = toggles.resolution.faults
-    if not faults:
-        return
-    what = f"{faults[0].place}: {faults[0].what}" if len(faults) == 1 else f"{len(faults)} things are wrong with the"
-    raise RefusedError(
-        what if len(faults) == 1 else f"{what} configuration",
-        why=faults[0].why if len(faults) == 1 else "\n".join(fault_lines(faults)),
+    refuse(
+        toggles.resolution.faults,
         hint="`patchkit config why CONFIG_X` explains a symbol, with the same --config, --set and --patches",
     )
-
-
-def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
-    """Yield faults as lines, why behind what."""
-    for fault in faults:
-        yield f"{fault.place}: {fault.what}"
-        yield from (f"  {line}" for line in fault.why.split("\n") if line)
 
 
 def kept_assignments(receipt: Receipt | None) -> tuple[Assignment, ...]:
@@ -207,7 +199,7 @@ def settle(
     """
     kept = [one for one in kept_assignments(receipt) if one.symbol not in (terms.configuration or {})]
     left = receipt if others else None
-    toggles = read_toggles(tree, named, [*kept, *given_assignments(terms)], others=left)
+    toggles = read_toggles(tree, named, [*kept, *given_assignments(terms)], unread=terms.unread, others=left)
     if toggles is None:
         _check_defined([one for _, one in named], receipt)
         return None
@@ -307,7 +299,7 @@ def _has_guards(series: Series) -> bool:
 
 
 def _source(place: Path, digests: dict[str, str]) -> KconfigSource:
-    from patchkit.config.kconfig import KconfigSource
+    from patchkit.config.kconfig_parser import KconfigSource
 
     shipped = patches_directory()
     name = place.relative_to(shipped) if place.is_relative_to(shipped) else place

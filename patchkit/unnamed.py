@@ -8,7 +8,6 @@ from typing import Any
 
 from patchkit.config.configuration import Value
 from patchkit.config.dotconfig import parse_dotconfig
-from patchkit.errors import ParseError
 from patchkit.generated import Definitions, generated_again
 from patchkit.receipt import Receipt, read_stored
 from patchkit.record import dataclass
@@ -71,9 +70,10 @@ def _written_in(state: StateDirectory) -> frozenset[str] | None:
     """Return the symbols of the tree's .config; None when somebody took it away or broke it: it is written anew."""
     try:
         text = read_stored(state.directory / ".config", _LARGEST).decode("utf-8", "surrogateescape")
-        return frozenset(one.symbol for one in parse_dotconfig(text, ".config"))
-    except (OSError, ValueError, ParseError):
+    except (OSError, ValueError):
         return None
+    settings = parse_dotconfig(text, ".config")
+    return None if settings.faults else frozenset(one.symbol for one in settings.assignments)
 
 
 def read_definitions(state: StateDirectory) -> Mapping[str, Definitions]:

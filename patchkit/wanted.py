@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.config.autoconf import is_generated
 from patchkit.config.dotconfig import Assignment, is_enabled
+from patchkit.config.fault import Fault
 from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import inflate_patch
@@ -31,7 +32,8 @@ OTHER_RELEASE = "not for this release"
 class Terms:
     """On what terms patches are taken: see the options of `apply`. `base` is the tree they were cut against.
 
-    `configuration` are the settings by symbol, the last of each; `assignments` all of them, as they were given.
+    `configuration` are the settings by symbol, the last of each; `assignments` all of them, as they were given, and
+    `unread` the lines of their files that set nothing.
     """
 
     strip: int | None = None
@@ -42,6 +44,7 @@ class Terms:
     base: Entries | None = None
     configuration: Mapping[str, Assignment] | None = None
     assignments: tuple[Assignment, ...] = ()
+    unread: tuple[Fault, ...] = ()
 
 
 class TreeNames:

@@ -114,6 +114,7 @@ def test_first_patch_makes_the_series(tmp_path: Path) -> None:
 
 def test_number_of_a_patch_that_no_line_names_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "0007-lost.patch").write_bytes(b"mine")
+    (tmp_path / f"{'9' * 200}-many.patch").write_bytes(b"not a number of ours")
 
     assert new_patch(tmp_path, "lost", LETTERHEAD).name == "0008-lost.patch"
     assert (tmp_path / "0007-lost.patch").read_bytes() == b"mine"

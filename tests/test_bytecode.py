@@ -65,7 +65,8 @@ def test_bytecode_is_dropped_with_the_change(tmp_path: Path) -> None:
 def test_bytecode_is_made_anew_by_the_interpreter_it_belongs_to(tmp_path: Path) -> None:
     plant(tmp_path, OLD)
     own = [f"pkg/__pycache__/a.{TAG}.pyc", f"pkg/__pycache__/a.{TAG}.opt-2.pyc"]
-    _touch(tmp_path, [*own, "pkg/__pycache__/a.cpython-36.pyc"])
+    odd = f"pkg/__pycache__/a.{TAG}.opt-\N{SUPERSCRIPT TWO}.pyc"
+    _touch(tmp_path, [*own, odd, "pkg/__pycache__/a.cpython-36.pyc"])
     report = _apply(tmp_path)
     assert recompile(tmp_path, report.bytecode, python=Path(sys.executable), environment=_environment()) == ()
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.pyc")) == sorted(own)

@@ -39,6 +39,7 @@ def test_archives_are_numbered_on(state: StateDirectory) -> None:
     archive_state(state)
     (state.archive / "7").mkdir()
     (state.archive / "notes").mkdir()
+    (state.archive / "\N{SUPERSCRIPT NINE}").mkdir()
     _fill(state)
     assert archive_state(state).name == "8"
 

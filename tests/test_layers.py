@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "patchkit"
 # module or a sub-package directly below patchkit.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("output", "process", "resources", "version", "record", "pattern", "ownership"),
+    ("output", "process", "quoting", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
     ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive", "typed"),
     ("trailers", "confined", "series", "lock", "audit"),
@@ -94,6 +94,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "elftools": ("abi", "native"),
     "click": ("cli",),
     "kconfiglib": ("config",),
+    "shlex": ("quoting", "native"),  # native splits what CC says
     "unidiff": ("diff",),  # the second reader, see docs/reading-diffs.md
 }
 

@@ -7,7 +7,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from patchkit.errors import ExitStatus, UsageError
-from patchkit.specifier import accepts, pinned_version
+from patchkit.specifier import accepts, pinned_version, split_target
 from patchkit.target import parse_target
 
 
@@ -117,3 +117,21 @@ def test_plain_versions_compare_as_packaging_compares_them(operator: str) -> Non
 
 def test_no_version_is_in_no_set() -> None:
     assert not accepts(">=0.6,<0.7", "")
+
+
+def test_a_number_of_thousands_of_digits_is_none_of_a_version() -> None:
+    """Python makes no int of it, and packaging passes its error on."""
+    long = "9" * 5000
+    for specifier, version in (
+        (">=0.6", long),
+        (">=0.6", f"0.6+{long}"),
+        (f">={long}", "0.6"),
+        (f">=1,<{long}rc1", "2"),
+    ):
+        assert not accepts(specifier, version)
+    with pytest.raises(UsageError, match="too long") as refused:
+        parse_target(f"vllm=={long}", root=None, python=None)
+    assert "expected at most 256 characters, found 5,006" in refused.value.why
+    assert len(str(refused.value)) < 300
+    with pytest.raises(ValueError, match="at most 256 characters"):
+        split_target(f"vllm>={long}.1")

@@ -145,3 +145,11 @@ def test_a_symbol_may_stand_on_one_of_the_shipped_series(shelf: Shelf, capsys: p
     assert shelf.lint() == 1
     said = capsys.readouterr()
     assert "SCHED_TRACES is not defined in any Kconfig" in said.out + said.err
+
+
+def test_each_wrong_line_of_a_kconfig_is_a_finding(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
+    shelf.kconfig(KCONFIG.replace('bool "One"', 'tristate "One"') + "\trange 10 5\n\timply ONE\n")
+    assert shelf.lint() == 1
+    said = capsys.readouterr().out
+    for place, what in ((2, "`tristate` is refused"), (10, "VALUE: its range is empty"), (11, "`imply` is refused")):
+        assert f"Kconfig:{place}: error: {what}" in said

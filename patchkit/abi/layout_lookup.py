@@ -23,7 +23,7 @@ def find_release(stored: StoredTypes, wanted: str) -> tuple[str, Records]:
 
 def _order(title: str) -> tuple[str, list[int]]:
     name, _, version = title.partition("==")
-    return name, [int(part) for part in version.partition("+")[0].split(".") if part.isdigit()]
+    return name, [int(part) for part in version.partition("+")[0].split(".") if part.isdecimal()]
 
 
 def find_types(release: str, records: Records, wanted: str) -> tuple[TypeRecord, ...]:

@@ -56,11 +56,11 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
 
 def _check_title(wheel: WheelFacts) -> None:
     """A snapshot's name becomes a file's: only what a distribution can be called, in a version that can be ordered."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         well_formed = bool(_NAME.fullmatch(wheel.distribution)) and str(Version(wheel.version)) == wheel.version
-    except InvalidVersion:
+    except ValueError:
         well_formed = False
     if not well_formed:
         raise ObjectFormatError(

@@ -126,13 +126,13 @@ def _shared(package: str, pins: Sequence[Pin]) -> Shared:
 
 def _candidates(together: SpecifierSet) -> list[Version]:
     """Return versions of which one satisfies a set if any does: its bounds, and what lies just beside them."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     bounds = set()
     for one in together:
         try:
             bounds.add(Version(one.version.removesuffix(".*")))
-        except InvalidVersion:
+        except ValueError:
             continue
     found = {Version("0"), Version("1"), Version("9999"), *bounds}
     for bound in bounds:
@@ -146,9 +146,9 @@ def _candidates(together: SpecifierSet) -> list[Version]:
 
 
 def _allows(wheel: WheelFacts, python_version: str) -> bool:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     try:
         return SpecifierSet(wheel.requires_python).contains(f"{python_version}.0")
-    except InvalidSpecifier:
+    except ValueError:
         return True  # pip ignores it too

@@ -61,13 +61,13 @@ class Facts:
     def titles(self) -> tuple[tuple[str, str], ...]:
         """Name and version of every stored wheel, by name and in the order of release."""
         if self._titles is None:
-            from packaging.version import InvalidVersion, Version
+            from packaging.version import Version
 
             directory = self._directory / WHEELS
             found = [name.removesuffix(ENDING).partition("==") for name in directory_names(directory)]
             try:
                 ordered = sorted(((row[0], row[2]) for row in found), key=lambda row: (row[0], Version(row[1])))
-            except InvalidVersion as error:
+            except ValueError as error:
                 raise _damaged(str(directory), error) from error
             self._titles = tuple(ordered)
         return self._titles

@@ -62,7 +62,7 @@ def other_system(glibc: str) -> System:
 
 def version_key(version: str) -> tuple[int, ...]:
     """Return what orders `2.9` before `2.28`; a version that is none comes first."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit() and len(part) < 10)  # noqa: PLR2004
+    return tuple(int(part) for part in version.split(".") if part.isdecimal() and len(part) < 10)  # noqa: PLR2004
 
 
 def split_version(symbol_version: str) -> tuple[str, str]:

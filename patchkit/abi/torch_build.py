@@ -15,7 +15,7 @@ from patchkit.record import dataclass
 
 _CHECK_OLD = "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
 _CHECK_NEW = "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
-_CUDA_LIBRARY = compile_lazily(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.([0-9]+)")
+_CUDA_LIBRARY = compile_lazily(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.([0-9]{1,4})(?![0-9])")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,11 +68,11 @@ def stored_torch(facts: Facts, version: str) -> TorchBuild:
 
 def _nearest(version: str, stored: Sequence[str]) -> str:
     """Say which stored release is nearest: of the same minor release, else the one before; "" when it is no version."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         wanted = Version(version)
-    except InvalidVersion:
+    except ValueError:
         return ""
     known = sorted((Version(one), one) for one in stored if "+" not in one)
     alike = [pair for pair in known if pair[0].release[:2] == wanted.release[:2]]

@@ -88,11 +88,11 @@ def _python(wheel: WheelFacts, tags: list[str], destination: Destination) -> Ite
 
 
 def _same_version(one: str, other: str) -> bool:
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(one.replace("_", "-")) == Version(other)
-    except InvalidVersion:
+    except ValueError:
         return one == other
 
 

@@ -65,7 +65,11 @@ def _show(sharing: Sharing, output: Output, *, everything: bool) -> None:
         conflicts = ", ".join(one.package for one in sharing.conflicts)
         reason = f": no version of {conflicts} satisfies all" if conflicts else ""
         output.line(f"verdict: they cannot share an environment{reason}", style="bad")
-        output.line("next: give each an environment of its own")
+    output.next_step(_next(sharing))
+
+
+def _next(sharing: Sharing) -> str:
+    return "" if sharing.possible else "give each an environment of its own"
 
 
 def _title(member: Member) -> str:
@@ -85,6 +89,7 @@ def _document(sharing: Sharing) -> dict[str, object]:
         "schema": 1,
         "status": 0 if sharing.possible else 1,
         "possible": sharing.possible,
+        "next": _next(sharing),
         "members": [
             {
                 "distribution": one.wheel.distribution,

@@ -58,7 +58,7 @@ def _show_verdict(report: CheckReport, output: Output) -> None:
         fits = f"fits, as far as it is known{_unknown(report)}" if report.unknown else "fits"
         output.line(f"verdict: {fits}", style="good")
     for line in report.advice:
-        output.line(f"next: {line}")
+        output.next_step(line)
 
 
 def _unknown(report: CheckReport) -> str:

@@ -16,7 +16,7 @@ from patchkit.cli.options import (
     timestamp,
     tree_options,
 )
-from patchkit.cli.show import edit_words, result_document, show_next, show_plan
+from patchkit.cli.show import edit_words, next_step, result_document, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -47,7 +47,7 @@ def command(*, choice: Choice, asked: dict[str, Any], output: Output) -> int:
         result = apply_request(session, request, now=timestamp(epoch), epoch=epoch)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
     if output.machine:
-        output.document(result_document(result, status=status))
+        output.document(result_document(result, status=status, then=next_step(result.plan)))
         return status
     _show(result, output)
     return status
@@ -59,7 +59,7 @@ def _show(result: Result, output: Output) -> None:
         output.note(f"warning: {warning}", style="doubt")
     if result.plan.refused:
         output.line("refused: nothing was written", style="bad")
-        show_next(result.plan, output)
+        output.next_step(next_step(result.plan))
     elif result.changed:
         output.line(f"applied: {edit_words(result.plan)} changed", style="good")
     else:

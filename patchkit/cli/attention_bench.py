@@ -10,6 +10,7 @@ import click
 from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus, RefusedError
 from patchkit.output import Output
+from patchkit.quoting import typed
 
 if TYPE_CHECKING:
     from patchkit.attention.bench import BenchResult
@@ -66,10 +67,9 @@ def command(  # noqa: PLR0913 -- an option each
 
 
 def _command_line() -> str:
-    import shlex
     import sys
 
-    return shlex.join(["patchkit", *sys.argv[1:]])
+    return typed("patchkit", *sys.argv[1:])
 
 
 def _write(results: list[BenchResult], facts: dict[str, object], picture: Path | None, record: Path | None) -> None:

@@ -34,6 +34,6 @@ def report_bug(error: Exception, output: Output) -> int:
     output.note(f"error: {what}", style="bad")
     output.note("  the tree is safe: what was begun is finished or undone by the next apply or revert")
     if name:
-        output.note(f"next: report it with {name}")
+        output.next_step(f"report it with {name}", beside=True)
     output.failure(ExitStatus.BUG, what=what, hint=f"report it with {name}" if name else "")
     return int(ExitStatus.BUG)

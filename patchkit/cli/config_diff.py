@@ -13,6 +13,7 @@ from patchkit.cli.reading import read_text
 from patchkit.cli.show import SCHEMA
 from patchkit.cli.toggling import open_toggles, toggle_options
 from patchkit.config.dotconfig import merge, parse_dotconfig
+from patchkit.config.fault import refuse
 from patchkit.errors import ExitStatus
 from patchkit.generated import render_settings
 from patchkit.output import Output
@@ -50,12 +51,14 @@ def command(*, old: Path, new: Path | None, choice: Choice, asked: dict[str, Any
 
 
 def read_settings(path: Path, output: Output) -> dict[str, str]:
-    """Read a .config as a mapping from symbol to value."""
+    """Read a .config as a mapping from symbol to value; RefusedError tells all lines that set nothing."""
     return _settings(read_text(path, output.progress), str(path))
 
 
 def _settings(text: str, source: str) -> dict[str, str]:
-    return {name: one.value for name, one in merge(parse_dotconfig(text, source)).items()}
+    settings = parse_dotconfig(text, source)
+    refuse(settings.faults)
+    return {name: one.value for name, one in merge(settings.assignments).items()}
 
 
 def difference_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import click
 
 from patchkit.cli.options import Choice, command_output, source_date_epoch, timestamp, tree_options
 from patchkit.cli.reading import read_text
-from patchkit.cli.toggling import Opened, open_toggles, toggle_options, write_text
+from patchkit.cli.toggling import Opened, faults_of, open_toggles, toggle_options, write_text
 from patchkit.errors import ExitStatus, RefusedError, UsageError
 from patchkit.output import Output
 from patchkit.record import replace
@@ -57,7 +57,7 @@ def _edit(opened: Opened, choice: Choice, file: Path | None, output: Output) -> 
         if before is not None:
             working.write_bytes(before + waiting)
         goal = "When you leave, it is set on the tree." if file is None else f"When you leave, it is in {file.name}."
-        _run(opened, working, before, goal)
+        _run(opened, working, before, goal, kept=file is None)
         after = working.read_bytes() if working.exists() else None
         if after is None or after == (before or b"") + waiting:
             output.line("nothing was saved")
@@ -83,11 +83,20 @@ def _beginning(opened: Opened, file: Path | None) -> tuple[bytes | None, bytes]:
     return render_dotconfig(opened.toggles.menu), render_waiting(opened.toggles.menu)
 
 
-def _run(opened: Opened, working: Path, saved: bytes | None, goal: str) -> None:
+def _run(opened: Opened, working: Path, saved: bytes | None, goal: str, *, kept: bool) -> None:
+    """Show the menu; what is saved in it is checked as `apply` and `config set` do it, and is in `working` then."""
+    from patchkit.config.dotconfig import parse_dotconfig
     from patchkit.config.menu import run_menu
 
+    def save(content: bytes) -> list[str]:
+        settings = parse_dotconfig(content.decode("utf-8", "surrogateescape"), "the menu")
+        faults = (*settings.faults, *faults_of(opened, settings.assignments, kept=kept))
+        if not faults:
+            working.write_bytes(content)
+        return [line for one in faults for line in (one.what, *(f"  {why}" for why in one.why.split("\n")))]
+
     try:
-        run_menu(opened.toggles.menu, str(working), _open, saved=saved, goal=goal)
+        run_menu(opened.toggles.menu, str(working), _open, saved=saved, save=save, goal=goal)
     except ImportError as error:
         hint = "`config set` and `apply --config FILE` need no screen"
         raise RefusedError("this Python has no curses", why=str(error), hint=hint) from error
@@ -105,8 +114,8 @@ def _set(opened: Opened, choice: Choice, working: Path, output: Output) -> int:
     from patchkit.reconfigure import reconfigure
     from patchkit.session import open_session
 
-    given = parse_dotconfig(read_text(working, output.progress), "the menu")
-    terms = replace(opened.request.terms, configuration=merge(given), assignments=given)
+    given = parse_dotconfig(read_text(working, output.progress), "the menu").assignments
+    terms = replace(opened.request.terms, configuration=merge(given), assignments=given, unread=())
     request = replace(opened.request, terms=terms)
     epoch = source_date_epoch()
     with open_session(select_tree(choice, output), write=True, say=output.note) as session:

@@ -36,7 +36,8 @@ def command(*, old: Path, file: Path | None, choice: Choice, asked: dict[str, An
     before = read_settings(old, output)
     opened = open_toggles(choice, {**asked, "config": (old, *asked["config"])}, output, kept=False)
     content = dotconfig_of(opened.toggles)
-    after = {one.symbol: one.value for one in parse_dotconfig(content.decode("utf-8", "surrogateescape"), "new")}
+    new = parse_dotconfig(content.decode("utf-8", "surrogateescape"), "new")
+    after = {one.symbol: one.value for one in new.assignments}
     lines = list(difference_lines(before, after))
     if output.machine:
         output.document({"schema": SCHEMA, "config": content.decode("utf-8", "replace"), "changes": lines})

@@ -71,8 +71,7 @@ def _show(found: Explanation, opened: Opened, typed: str, output: Output) -> Non
     _show_uses(found, opened, output)
     if not found.within_reach:
         output.line("no setting changes that: it is for another release or engine")
-    if typed:
-        output.line(f"next: {typed}")
+    output.next_step(typed)
     if typed and found.to_fill:
         output.line(f"      {PLACEHOLDER} stands for {found.to_fill}")
 

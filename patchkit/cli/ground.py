@@ -19,6 +19,7 @@ from patchkit.cli.options import Choice, select_tree, source_date_epoch, tree_op
 from patchkit.errors import RefusedError, UsageError
 from patchkit.locking import installed_artifact
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.record import replace
 from patchkit.resources import named_directories
 from patchkit.session import open_session
@@ -76,13 +77,6 @@ def ground_options(function: _Function) -> _Function:
 def names_a_tree(choice: Choice) -> bool:
     """Tell whether the options name a tree at all."""
     return bool(choice.target or choice.root or choice.python or choice.fetch)
-
-
-def typed(*words: object) -> str:
-    """Return words of a command line as one types them."""
-    import shlex
-
-    return shlex.join(map(str, words))
 
 
 def typed_release(choice: Choice, artifacts: tuple[Path, ...] = ()) -> str:

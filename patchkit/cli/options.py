@@ -15,6 +15,7 @@ from patchkit.asking import Request
 from patchkit.cli.reading import read_patch, read_text
 from patchkit.errors import TargetError, UsageError
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
 from patchkit.tree import Entries
@@ -181,8 +182,8 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
     from patchkit.resources import patches_directory, user_directories
 
     say = command_output().progress
-    given = [parse_dotconfig(read_text(path, say), str(path)) for path in asked["config"]]
-    given.append(tuple(parse_setting(text) for text in asked["settings"]))
+    files = [parse_dotconfig(read_text(path, say), str(path)) for path in asked["config"]]
+    given = [*(file.assignments for file in files), tuple(parse_setting(text) for text in asked["settings"])]
     configuration = merge(*given)
     terms = Terms(
         strip=asked["strip"],
@@ -193,10 +194,11 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
         base=_opened_base(asked["base"], tree),
         configuration=configuration,
         assignments=tuple(one for layer in given for one in layer),
+        unread=tuple(fault for file in files for fault in file.faults),
     )
     ad_hoc = bool(asked["patch"])
     directories = tuple(asked["patches"]) or (() if ad_hoc else user_directories(Path.cwd()))
-    if configuration and ad_hoc and not directories:
+    if (configuration or terms.unread) and ad_hoc and not directories:
         raise UsageError("--set and --config go with a series", why="a diff that is given with --patch has no toggles")
     if asked["no_shipped"] and not directories and not ad_hoc:
         raise UsageError(
@@ -216,8 +218,6 @@ def make_request(asked: dict[str, Any], tree: TargetTree | None = None) -> Reque
 
 def typed_request(asked: dict[str, Any]) -> str:
     """Return the options of a request as one types them, each with a blank before it."""
-    import shlex
-
     words = []
     for name, value in asked.items():
         option = _option_of(name)
@@ -225,7 +225,7 @@ def typed_request(asked: dict[str, Any]) -> str:
             words.append(option)
         elif value is not None and value is not False:
             values = value if isinstance(value, tuple) else (value,)
-            words += [f"{option}={shlex.quote(str(one))}" for one in values]
+            words += [f"{option}={typed(one)}" for one in values]
     return "".join(f" {word}" for word in words)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from patchkit.cli.options import Choice, json_option, make_request, request_options, select_tree, tree_options
-from patchkit.cli.show import edit_words, plan_document, show_next, show_plan
+from patchkit.cli.show import edit_words, next_step, plan_document, show_plan
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 from patchkit.session import open_session
@@ -35,12 +35,12 @@ def command(*, choice: Choice, asked: dict[str, Any], verbose: bool, output: Out
         changes = not plan.refused and changes_anything(session, plan)
     status = ExitStatus.REFUSED if plan.refused else ExitStatus.DONE
     if output.machine:
-        output.document({**plan_document(plan, status=status), "changes": changes})
+        output.document({**plan_document(plan, status=status, then=next_step(plan)), "changes": changes})
         return status
     show_plan(plan, output, verbose=verbose)
     if plan.refused:
         output.line("apply would refuse; nothing would be written", style="bad")
-        show_next(plan, output)
+        output.next_step(next_step(plan))
     else:
         output.line(f"apply would change {edit_words(plan)}" if changes else "nothing to do", style="good")
     return status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +14,10 @@ from patchkit.errors import ExitStatus, UsageError
 from patchkit.nearby import misplaced
 from patchkit.output import Output
 from patchkit.plan import Plan
+from patchkit.quoting import typed, typed_path
 from patchkit.session import open_session
 from patchkit.target import TargetTree
-from patchkit.typed import typed_path, typed_tree
+from patchkit.typed import typed_tree
 from patchkit.workflow import revert_layers
 
 
@@ -60,15 +60,14 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
         result = revert_layers(session, patch=patch, layer=layer, now=timestamp(epoch), epoch=epoch, save_edits=saver)
     status = ExitStatus.REFUSED if result.plan.refused else ExitStatus.DONE
     if output.machine:
-        output.document(result_document(result, status=status))
+        output.document(result_document(result, status=status, then=_upper_first(result.plan)))
         return status
     for warning in result.warnings:
         output.note(f"warning: {warning}", style="doubt")
     if result.plan.refused:
         show_plan(result.plan, output)
         output.line("refused: what lies above cannot stand without it; nothing was written", style="bad")
-        for hint in _upper_first(result.plan):
-            output.line(f"next: {hint}")
+        output.next_step(_upper_first(result.plan))
     elif result.changed:
         left = len(result.plan.layers)
         output.line(f"reverted: {edit_words(result.plan)} changed, {counted(left, 'layer')} left", style="good")
@@ -77,15 +76,16 @@ def command(*, patch: str, layer: int | None, save_edits: Path | None, choice: C
     return status
 
 
-def _upper_first(plan: Plan) -> Iterator[str]:
-    """Yield the command that takes out the uppermost of what cannot stand, by its name where one patch has it."""
-    import shlex
-
+def _upper_first(plan: Plan) -> str:
+    """Return the command that takes out the uppermost of what cannot stand, by its name where one patch has it."""
     names = [one.patch for one in plan.decisions]
-    for one in [one for one in reversed(plan.decisions) if one.refused][:1]:
-        plain = names.count(one.patch) == 1 and not one.patch.startswith("-")
-        which = shlex.quote(one.patch) if plain else f"--layer {one.number}"
-        yield f"take that out first: `patchkit revert {typed_tree(plan.tree)} {which}`"
+    refused = [one for one in plan.decisions if one.refused]
+    if not refused:
+        return ""
+    one = refused[-1]
+    plain = names.count(one.patch) == 1 and not one.patch.startswith("-")
+    which = typed(one.patch) if plain else f"--layer {one.number}"
+    return f"take that out first: `patchkit revert {typed_tree(plan.tree)} {which}`"
 
 
 def _save(path: Path, tree: TargetTree, output: Output, diff: bytes) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from patchkit.catalogue import one_series
-from patchkit.cli.ground import ground_options, open_ground, patches_option, typed, work_option, writing
+from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.show import counted
 from patchkit.editing import edit_ground, make_note, write_work
+from patchkit.quoting import typed
 
 
 @click.command("edit", short_help="Write a work directory for a patch.")
@@ -41,5 +42,5 @@ def command(*, patch: str, patches: Path, work: Path, bare: bool, choice: Choice
         write_work(work, ground, note)
     output.line(f"{counted(len(ground.with_patch), 'file')} in {work}", style="good")
     refresh = typed("patchkit", "series", "refresh", patch, "--patches", patches, "--work", work)
-    output.note(f"next: edit below {work}, then {refresh}")
+    output.next_step(f"edit below {work}, then {refresh}", beside=True)
     return 0

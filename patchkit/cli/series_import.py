@@ -17,7 +17,6 @@ from patchkit.cli.ground import (
     on_shipped_option,
     open_grounds,
     patches_option,
-    typed,
     typed_release,
     writing,
 )
@@ -31,6 +30,7 @@ from patchkit.lint import Severity, lint_decision
 from patchkit.locking import ground_of, render_series
 from patchkit.naming import names_as_written, names_in_tree
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.series import Series, read_entries, read_series, stands_on_shipped
 from patchkit.strip import outside_note
 from patchkit.trailers import parse_trailers
@@ -94,7 +94,8 @@ def command(  # noqa: PLR0913 -- an option each
         release = typed_release(choice, artifact)
         if ground is not None:
             _show_unplaced(written, ground, output, anew=f"{_bare_edit(written.name, patches)} {release}")
-    output.note(f"next: fill in its header, then {typed('patchkit', 'series', 'lint', patches)} {release}".rstrip())
+    lint = f"{typed('patchkit', 'series', 'lint', patches)} {release}".rstrip()
+    output.next_step(f"fill in its header, then {lint}", beside=True)
     return 0
 
 

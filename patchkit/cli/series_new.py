@@ -14,11 +14,11 @@ from patchkit.cli.ground import (
     names_a_tree,
     on_shipped_option,
     patches_option,
-    typed,
     typed_release,
     writing,
 )
 from patchkit.cli.options import Choice, command_output, select_tree, tree_options
+from patchkit.quoting import typed
 
 
 @click.command("new", short_help="Add an empty patch with a header.")
@@ -66,7 +66,7 @@ def command(
     output.line(f"new: {written.path}", style="good")
     edit = typed("patchkit", "series", "edit", written.name, "--patches", patches, "--work", free_work(written.name))
     if tree is not None:
-        output.note(f"next: {edit} {typed_release(choice)}")
+        output.next_step(f"{edit} {typed_release(choice)}", beside=True)
     else:
-        output.note(f"next: {edit} and the release to edit: --target, --python, --root or --artifact")
+        output.next_step(f"{edit} and the release to edit: --target, --python, --root or --artifact", beside=True)
     return 0

@@ -9,7 +9,7 @@ import click
 from patchkit.archive import Artifact
 from patchkit.author import refresh_patch, split_series
 from patchkit.catalogue import one_series
-from patchkit.cli.ground import free_work, ground_options, open_ground, patches_option, typed, work_option, writing
+from patchkit.cli.ground import free_work, ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice, command_output
 from patchkit.cli.show import counted
 from patchkit.diff.model import Patch
@@ -18,6 +18,7 @@ from patchkit.errors import ExitStatus
 from patchkit.lock import lock_command, release_options
 from patchkit.locking import render_series
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.series import Series, read_series
 
 
@@ -70,10 +71,12 @@ def _check_later(series: Series, name: str, artifact: Artifact, output: Output, 
         many = "1 later patch does" if len(stuck) == 1 else f"{len(stuck)} later patches do"
         output.note(f"{many} not apply any more; {name} stays as refreshed", style="bad")
         edit = typed("patchkit", "series", "edit", stuck[0].patch, "--bare", "--patches", patches)
-        output.note(f"next: {edit} --work {typed(free_work(stuck[0].patch))} {release_options((artifact.tree,))}")
+        output.next_step(
+            f"{edit} --work {typed(free_work(stuck[0].patch))} {release_options((artifact.tree,))}", beside=True
+        )
         return ExitStatus.REFUSED
     if again.lock is None and artifact.file:
-        output.note(f"next: {lock_command(series.directory, (artifact.tree,))}")
+        output.next_step(lock_command(series.directory, (artifact.tree,)), beside=True)
     return ExitStatus.DONE
 
 

@@ -97,12 +97,13 @@ def show_plan(plan: Plan, output: Output, *, verbose: bool = False) -> None:
         output.note(f"warning: {warning}", style="doubt")
 
 
-def show_next(plan: Plan, output: Output) -> None:
-    """Write what to do with hunks that do not fit, unless their reasons or the plan's warnings say what helps."""
+def next_step(plan: Plan) -> str:
+    """Return what to do with hunks that do not fit, "" where their reasons or the plan's warnings say what helps."""
     placements = [one for decision in plan.decisions for file in decision.files for one in file.placements]
     unfit = [one for one in placements if one.verdict in _UNFIT and "--base" not in one.reason]
-    if unfit and not plan.warnings:
-        output.line("next: port what does not fit to this release, as docs/upgrades.md says, or take the one it is for")
+    if not unfit or plan.warnings or not plan.refused:
+        return ""
+    return "port what does not fit to this release, as docs/upgrades.md says, or take the one it is for"
 
 
 def _show_decision(decision: Decision, output: Output, *, verbose: bool) -> None:
@@ -149,17 +150,17 @@ def _hunk_words(number: int, placement: Placement) -> str:
     return f"hunk {number} (line {hunk.old_start}, patch line {hunk.line_number}): {verdict}{reason}"
 
 
-def result_document(result: Result, *, status: int) -> dict[str, object]:
+def result_document(result: Result, *, status: int, then: str = "") -> dict[str, object]:
     """Return what an act came to for JSON: its plan, with the warnings of the writing behind those of the plan."""
     return {
-        **plan_document(result.plan, status=status),
+        **plan_document(result.plan, status=status, then=then),
         "warnings": [*result.plan.warnings, *result.warnings],
         "changed": result.changed,
     }
 
 
-def plan_document(plan: Plan, *, status: int) -> dict[str, object]:
-    """Return a plan for JSON: digests instead of contents."""
+def plan_document(plan: Plan, *, status: int, then: str = "") -> dict[str, object]:
+    """Return a plan for JSON: digests instead of contents. `then` is what to do next."""
     return {
         "schema": SCHEMA,
         "status": status,
@@ -168,6 +169,7 @@ def plan_document(plan: Plan, *, status: int) -> dict[str, object]:
         "refused": plan.refused,
         "problems": list(plan.problems),
         "warnings": list(plan.warnings),
+        "next": then,
         "configuration": dict(plan.configuration),
         "patches": [_decision_document(decision) for decision in plan.decisions],
         "edits": [_edit_document(edit) for edit in plan.edits],

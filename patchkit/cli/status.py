@@ -75,9 +75,9 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
         missing = missing_from(session, make_request(asked, tree)) if require_applied else ()
         if missing and status is ExitStatus.DONE:
             status = ExitStatus.REFUSED
-        _show(session, audit, status, output, missing=missing if require_applied else None)
-        if missing and session.condition.standing in _APPLICABLE and not output.machine:
-            output.line(f"next: `patchkit apply {typed_tree(tree)}{typed_request(asked)}`")
+        apply = f"`patchkit apply {typed_tree(tree)}{typed_request(asked)}`"
+        then = apply if missing and session.condition.standing in _APPLICABLE else ""
+        _show(session, audit, status, output, missing=missing if require_applied else None, then=then)
     return status
 
 
@@ -100,16 +100,17 @@ def _what_is_left(choice: Choice) -> TargetTree | None:
 
 
 def _show(
-    session: Session, audit: Audit | None, status: int, output: Output, *, missing: tuple[str, ...] | None
+    session: Session, audit: Audit | None, status: int, output: Output, *, missing: tuple[str, ...] | None, then: str
 ) -> None:
-    """Write how the tree stands; `missing` is None when nothing was required."""
+    """Write how the tree stands; `missing` is None when nothing was required, `then` what to do about it."""
     situation, condition = session.situation, session.condition
     warnings = [*place_warnings(situation.tree)]
     gone = lost_receipt(session, warnings.append)
+    then = then if gone is None else gone.hint
     if output.machine:
         document = {**status_document(situation.tree, condition, situation.receipt), "status": int(status)}
         document["warnings"] = [*warnings, *([f"{gone.what}: {gone.why}"] if gone is not None else ())]
-        output.document({**document, "audit": _audit_document(audit), "missing": list(missing or ())})
+        output.document({**document, "next": then, "audit": _audit_document(audit), "missing": list(missing or ())})
         return
     output.line(tree_words(situation.tree), style="head")
     for warning in warnings:
@@ -126,13 +127,13 @@ def _show(
         output.line("required: " + ("applied" if status == ExitStatus.DONE else "NOT applied"), style="head")
         for line in missing:
             output.line(f"  {line}", style="bad")
+    output.next_step(then)
 
 
 def _show_standing(condition: Condition, gone: WrongTreeError | None, output: Output) -> None:
     if gone is not None:
         output.line(gone.what, style="bad")
         output.line(f"  {gone.why}", style="bad")
-        output.line(f"next: {gone.hint}")
         return
     bad = condition.standing in (Standing.DRIFTED, Standing.REPLACED, Standing.PENDING)
     output.line(f"{condition.standing.value}: {condition.reason}", style="bad" if bad else "good")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 _USUAL_COLUMNS = 80
+_LONGEST_WIDTH = 6  # digits
 
 
 def fill_gaps() -> None:
@@ -27,7 +28,7 @@ def fill_gaps() -> None:
 def columns() -> int:
     """Return the width of the terminal, COLUMNS before what it says itself, as `shutil.get_terminal_size` does."""
     stated = os.environ.get("COLUMNS", "")
-    if stated.isdecimal() and int(stated) > 0:
+    if stated.isdecimal() and len(stated) < _LONGEST_WIDTH and int(stated) > 0:
         return int(stated)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL_COLUMNS

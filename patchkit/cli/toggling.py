@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path, PurePosixPath
@@ -12,12 +11,15 @@ import click
 
 from patchkit.asking import Request, has_others, named_series, series_of
 from patchkit.cli.options import Choice, make_request, select_tree
-from patchkit.config.configuration import Fault, Usage
+from patchkit.config.configuration import Usage
+from patchkit.config.dotconfig import Assignment
+from patchkit.config.fault import Fault
 from patchkit.errors import OtherReleaseError, RefusedError, TargetError
 from patchkit.generated import Definitions
 from patchkit.output import Output
+from patchkit.quoting import typed
 from patchkit.receipt import Receipt
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
 from patchkit.session import Standing, open_session
 from patchkit.target import Layout, TargetTree
 from patchkit.toggles import Toggles, given_assignments, kept_assignments, read_toggles
@@ -75,17 +77,31 @@ def open_toggles(choice: Choice, asked: dict[str, Any], output: Output, *, kept:
     """
     request = make_request(asked)
     tree, receipt, standing = _tree_of(choice, output)
-    found = series_of(request, tree)
-    given = given_assignments(request.terms)
-    named = {one.symbol for one in given}
-    before = [one for one in kept_assignments(receipt) if kept and one.symbol not in named]
-    others = receipt if has_others(found, tree, receipt) else None
-    toggles = read_toggles(tree, named_series(found, tree), [*before, *given], always=True, others=others)
+    request = replace(request, found=tuple(series_of(request, tree)))
+    toggles = _read(request, tree, receipt, given_assignments(request.terms), kept=kept)
     if toggles is None:
         raise RefusedError("no toggles")
     was = {name: one.kconfigs for name, one in standing.items()}
     stale = any(was.get(name, one.kconfigs) != one.kconfigs for name, one in toggles.definitions.items())
     return Opened(tree=tree, receipt=receipt, request=request, toggles=toggles, stale=stale)
+
+
+def _read(
+    request: Request, tree: TargetTree, receipt: Receipt | None, given: Sequence[Assignment], *, kept: bool
+) -> Toggles | None:
+    found = series_of(request, tree)
+    named = {one.symbol for one in given}
+    before = [one for one in kept_assignments(receipt) if kept and one.symbol not in named]
+    others = receipt if has_others(found, tree, receipt) else None
+    series, unread = named_series(found, tree), request.terms.unread
+    return read_toggles(tree, series, [*before, *given], unread=unread, always=True, others=others)
+
+
+def faults_of(opened: Opened, given: Sequence[Assignment], *, kept: bool) -> tuple[Fault, ...]:
+    """Return what would be wrong with other settings for the same tree; `kept`: what was set on it counts too."""
+    request = replace(opened.request, terms=replace(opened.request.terms, unread=()))
+    toggles = _read(request, opened.tree, opened.receipt, given, kept=kept)
+    return toggles.resolution.faults if toggles is not None else ()
 
 
 def _tree_of(choice: Choice, output: Output) -> tuple[TargetTree, Receipt | None, Mapping[str, Definitions]]:
@@ -144,7 +160,7 @@ def command_for(choice: Choice, asked: dict[str, Any], advice: Sequence[str], *,
     words += ["--no-shipped"] if asked["no_shipped"] else []
     if not patched:
         words += [word for setting in settings for word in ("--set", setting)]
-    return shlex.join(words)
+    return typed(*words)
 
 
 def show_faults(faults: Iterable[Fault], output: Output) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from patchkit.config.dotconfig import Assignment, ValueKind
+from patchkit.config.fault import Fault
 from patchkit.record import dataclass
 
 HEAD = "# patchkit: `patchkit apply --config` reads this, `patchkit config menu` edits it\n"
 """The first line of a whole .config."""
+COMMAND_LINE = "--set"
 KEPT = "set before"
 """The origin of a setting that was given to an earlier apply, and stands in the receipt."""
 
@@ -35,6 +37,26 @@ def setting_line(value: Value) -> str:
     return f"CONFIG_{value.symbol}={value.text}"
 
 
+def written(one: Assignment) -> str:
+    """Return a setting as it was written: only a file has quotes around a text."""
+    if one.kind is ValueKind.STRING and one.origin not in (KEPT, COMMAND_LINE):
+        return setting_line(Value(symbol=one.symbol, kind=one.kind, text=one.value))
+    return f"CONFIG_{one.symbol}={one.value}"
+
+
+def duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
+    """Yield the lines that set a symbol which a line of the same file has set."""
+    first: dict[tuple[str, str], Assignment] = {}
+    for one in assignments:
+        file, _, line = one.origin.rpartition(":")
+        if not file or not line.isdecimal():
+            continue
+        known = first.setdefault((file, one.symbol), one)
+        if known is not one:
+            why = f"{known.origin} says {written(known)}; drop one of the two lines"
+            yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
     """What all symbols came to. `values` are sorted by symbol; `origins` names for each, in the same order, where its
@@ -55,19 +77,6 @@ class Configuration:
             value.symbol: Assignment(symbol=value.symbol, value=value.text, kind=value.kind, origin=origin)
             for value, origin in zip(self.values, self.origins, strict=True)
         }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
-    """Something wrong with a configuration or a Kconfig. `place` is `file:line` or an option; `why` may have lines."""
-
-    place: str
-    what: str
-    why: str
-
-
-UNDEFINED = "is not defined in any Kconfig"
-"""The end of a fault about a symbol that an expression names and nobody defines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

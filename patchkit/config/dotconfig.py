@@ -10,7 +10,8 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 
-from patchkit.errors import ParseError, UsageError
+from patchkit.config.fault import Fault
+from patchkit.errors import UsageError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
@@ -45,29 +46,51 @@ _QUOTED = compile_lazily(r'"((?:[^"\\]|\\.)*)"')
 _INT = compile_lazily(r"-?[0-9]+")
 _HEX = compile_lazily(r"0[xX][0-9a-fA-F]+")
 _LONGEST_VALUE = 1 << 16  # characters; a name of a file has at most 4096
-_LONGEST_NUMBER = 64
+LONGEST_NUMBER = 64
+"""Characters; those of 2**200 would fit."""
+_SHOWN = 120
 _SHORTER = "let the value name a file that holds the text"
 EXPECTED_LINE = (
     'expected a line as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
 )
 
 
-def parse_dotconfig(text: str, source: str) -> tuple[Assignment, ...]:
-    """Read a .config file in the order of its lines; `source` names it. A line that sets nothing is a ParseError."""
-    assignments = []
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What a .config file says, in the order of its lines: `faults` are the lines that set nothing."""
+
+    assignments: tuple[Assignment, ...]
+    faults: tuple[Fault, ...]
+
+
+def parse_dotconfig(text: str, source: str) -> Settings:
+    """Read a .config file; `source` names it."""
+    assignments: list[Assignment] = []
+    faults: list[Fault] = []
     for number, raw_line in enumerate(text.split("\n"), 1):
         line = raw_line.rstrip(" \t\r")
-        if not_set := _NOT_SET.fullmatch(line):
-            symbol, value, kind = not_set.group(1), "n", ValueKind.BOOL
-        elif not line or (line.startswith("#") and not _ALMOST.fullmatch(line)):
-            continue
-        else:
-            symbol, value, kind = _assigned(line, source, number)
-        if too_long := _too_long(value, kind):
-            what, shown = f"CONFIG_{symbol}: the value is too long", line[:120].encode("utf-8", "surrogateescape")
-            raise ParseError(what, source=source, line_number=number, line=shown, why=too_long, hint=_SHORTER)
-        assignments.append(Assignment(symbol=symbol, value=value, kind=kind, origin=f"{source}:{number}"))
-    return tuple(assignments)
+        if line and (not line.startswith("#") or _NOT_SET.fullmatch(line) or _ALMOST.fullmatch(line)):
+            one = _read(line, f"{source}:{number}")
+            if isinstance(one, Fault):
+                faults.append(one)
+            else:
+                assignments.append(one)
+    return Settings(assignments=tuple(assignments), faults=tuple(faults))
+
+
+def _read(line: str, origin: str) -> Assignment | Fault:
+    shown = f"  {origin.rpartition(':')[2]} | {line[:_SHOWN].encode('unicode_escape').decode('ascii')}"
+    if not_set := _NOT_SET.fullmatch(line):
+        return Assignment(symbol=not_set[1], value="n", kind=ValueKind.BOOL, origin=origin)
+    match = _ASSIGNED.fullmatch(line)
+    if match is None:
+        return Fault(place=origin, what="not a setting", why=f"{shown}\n{EXPECTED_LINE}")
+    symbol, written = match.groups()
+    value, kind = _typed(written) or (written, ValueKind.UNQUOTED)
+    if too_long := _too_long(value, kind):
+        what = f"CONFIG_{symbol}: the value is too long"
+        return Fault(place=origin, what=what, why=f"{shown}\n{too_long}: {_SHORTER}")
+    return Assignment(symbol=symbol, value=value, kind=kind, origin=origin)
 
 
 def parse_setting(text: str, origin: str = "--set") -> Assignment:
@@ -104,18 +127,8 @@ def is_enabled(symbol: str, configuration: Mapping[str, Assignment]) -> bool:
 
 def _too_long(value: str, kind: ValueKind) -> str:
     """Say why no symbol can have a value, "" when it can."""
-    most = _LONGEST_NUMBER if kind in (ValueKind.INT, ValueKind.HEX) else _LONGEST_VALUE
+    most = LONGEST_NUMBER if kind in (ValueKind.INT, ValueKind.HEX) else _LONGEST_VALUE
     return f"expected at most {most:,} characters, found {len(value):,}" if len(value) > most else ""
-
-
-def _assigned(line: str, source: str, number: int) -> tuple[str, str, ValueKind]:
-    match = _ASSIGNED.fullmatch(line)
-    if match is None:
-        shown = line.encode("utf-8", errors="surrogateescape")
-        raise ParseError("not a setting", source=source, line_number=number, line=shown, why=EXPECTED_LINE)
-    symbol, written = match.groups()
-    value, kind = _typed(written) or (written, ValueKind.UNQUOTED)
-    return symbol, value, kind
 
 
 def _typed(written: str) -> tuple[str, ValueKind] | None:

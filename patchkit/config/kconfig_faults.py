@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import UNDEFINED, Fault
+from patchkit.config.dotconfig import LONGEST_NUMBER
+from patchkit.config.fault import UNDEFINED, Fault, KconfigError
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
 
@@ -21,6 +22,7 @@ _MEMBER = compile_lazily(
 _UNKNOWN = "it would always be n; a text stands in quotes; if another series has it, name that too"
 _LONG_WORD = compile_lazily(r"\w{256,}")  # longer than the name of any file
 _SHOWN = 32
+BASES = {library.INT: 10, library.HEX: 16}
 _HARMLESS = ("style: ", "empty help text", "has no prompt")
 
 
@@ -46,21 +48,12 @@ def cut_words(text: str) -> str:
     return _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}... ({len(word[0]):,} characters)", text)
 
 
-def refused(here: str, line: str, what: str, why: str) -> SeriesError:
+def refused(here: str, line: str, what: str, why: str) -> KconfigError:
     """Return the error for a line that is not read, which it shows."""
     number = here.rpartition(":")[2]
     shown = line.strip().encode("unicode_escape").decode("ascii")[:120]
-    return SeriesError(f"{here}: {what}", why="\n".join(part for part in (f"  {number} | {shown}", why) if part))
-
-
-def near_words(word: str) -> str:
-    """Say which word of Kconfig may be meant."""
-    from difflib import get_close_matches
-
-    words = ("config", "bool", "string", "default", "depends", "select", "range", "prompt", "choice", "endchoice")
-    more = ("menu", "endmenu", "menuconfig", "endif", "help", "source", "visible", "comment", "int", "hex", "def_bool")
-    found = get_close_matches(word, (*words, *more), 1)
-    return f"did you mean `{found[0]}`?" if found else "a help text is indented more than the word `help`"
+    why = "\n".join(part for part in (f"  {number} | {shown}", why) if part)
+    return KconfigError([Fault(place=here, what=what, why=why)])
 
 
 def defined_twice(kconf: Any) -> Iterator[Fault]:
@@ -96,6 +89,41 @@ def wrong_decimals(kconf: Any) -> Iterator[Fault]:
         for text in written:
             if not decimal.takes(text):
                 yield Fault(place=place, what=f"{symbol.name}: its default {text!r} is not {decimal.words}", why="")
+
+
+def wrong_numbers(kconf: Any) -> Iterator[Fault]:
+    """Yield numbers of symbols that are too long, and ranges of numbers in which none lies."""
+    for symbol, place, word, values in kconf.numbers:
+        base = BASES.get(symbol.orig_type)
+        if base is None:
+            continue
+        texts = [value.name for value in values if value.is_constant or not value.nodes]
+        long = too_long(values)
+        if long:
+            why = f"expected at most {LONGEST_NUMBER} characters, found {len(long):,}"
+            yield Fault(place=place, what=f"{symbol.name}: the number is too long", why=why)
+        elif word == "range" and texts[:2] == [value.name for value in values[:2]]:
+            low, high = (number_of(text, base) for text in texts[:2])
+            if low is not None and high is not None and low > high:
+                yield empty_range(place, symbol.name, *texts[:2])
+
+
+def too_long(values: Iterable[Any]) -> str:
+    """Return the first number among the symbols of a line that is longer than any symbol takes, "" for none."""
+    return next((str(one.name) for one in values if not one.nodes and len(one.name) > LONGEST_NUMBER), "")
+
+
+def number_of(text: str, base: int) -> int | None:
+    """Return a number as kconfiglib reads it; None for what is none, or too long to be one."""
+    try:
+        return int(text, base) if len(text) <= LONGEST_NUMBER else None
+    except ValueError:
+        return None
+
+
+def empty_range(place: str, name: str, low: str, high: str) -> Fault:
+    """Return the fault of a range that no number is in."""
+    return Fault(place=place, what=f"{name}: its range is empty", why=f"it begins at {low}, and ends at {high}")
 
 
 def warned(warnings: Sequence[str]) -> Iterator[Fault]:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 
+_LONGEST = 256
+
+
 class Release(str):
     """A version that kconfiglib compares with `<` and `>` as if it were any text; the other side is a version too.
 
@@ -28,6 +31,8 @@ class Release(str):
 
 def is_version(text: str) -> bool:
     """Tell whether PEP 440 knows the text as a version."""
+    if len(text) > _LONGEST:
+        return False
     plain = str(text).split(".")  # nothing but numbers: packaging takes as long to load as to read a Kconfig
     return all(part.isascii() and part.isdigit() for part in plain) or _parsed(str(text)) is not None
 
@@ -46,11 +51,11 @@ def _order(one: str, other: str) -> int:
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> tuple[Version, str | None] | None:
     """Return a version without its local part, and that part; None for what is no version."""
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         version = Version(text)
-    except InvalidVersion:
+    except ValueError:
         return None
     return Version(version.public), version.local
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import Fault
 from patchkit.config.dotconfig import Assignment
+from patchkit.config.fault import Fault
 from patchkit.config.kconfig import Menu
 from patchkit.config.why import place_of, value_of
 

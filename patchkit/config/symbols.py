@@ -8,15 +8,25 @@ from typing import Any
 
 import kconfiglib as library
 
-from patchkit.config.configuration import KEPT, Configuration, Fault, Resolution, Usage, Value, setting_line
+from patchkit.config.configuration import (
+    COMMAND_LINE,
+    KEPT,
+    Configuration,
+    Resolution,
+    Usage,
+    Value,
+    duplicates,
+    written,
+)
 from patchkit.config.dotconfig import EXPECTED_LINE, Assignment, ValueKind
-from patchkit.config.kconfig import GIVEN, Menu
-from patchkit.config.kconfig_faults import cut_words
+from patchkit.config.fault import Fault, by_place
+from patchkit.config.kconfig import Menu
+from patchkit.config.kconfig_faults import BASES, cut_words, empty_range, number_of
+from patchkit.config.kconfig_parser import GIVEN
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
 from patchkit.pattern import compile_lazily
 
-COMMAND_LINE = "--set"
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 KINDS = {
     library.BOOL: ValueKind.BOOL,
@@ -24,7 +34,6 @@ KINDS = {
     library.HEX: ValueKind.HEX,
     library.STRING: ValueKind.STRING,
 }
-_BASES = {library.INT: 10, library.HEX: 16}
 _DIGITS = compile_lazily(r"-?[0-9a-fA-FxX]+")
 _EXPECTED = {
     library.BOOL: "y or n",
@@ -35,17 +44,23 @@ _EXPECTED = {
 
 
 def resolve(
-    menu: Menu, assignments: Sequence[Assignment], usage: Usage, *, elsewhere: Mapping[str, str] = NOWHERE
+    menu: Menu,
+    assignments: Sequence[Assignment],
+    usage: Usage,
+    *,
+    unread: Sequence[Fault] = (),
+    elsewhere: Mapping[str, str] = NOWHERE,
 ) -> Resolution:
     """Set what is asked for, in order (the last of a symbol counts), and compare it with what becomes of it.
 
     All faults are found at once, those of the Kconfig among them. What was set before yields to what is set now: the
     value of a toggle that is switched off waits for it to come back. The menu keeps the values that were set.
-    `elsewhere` names the layers of symbols that series define which are not named.
+    `unread` are lines of the same files that could not be read; `elsewhere` names the layers of symbols that series
+    define which are not named.
     """
     standing = {symbol.name: symbol.str_value for symbol in menu.kconf.unique_defined_syms}
     asked = {one.symbol: one for one in assignments}
-    faults = [*menu.faults, *_duplicates(assignments), *_no_values(assignments, asked)]
+    faults = [*menu.faults, *unread, *duplicates(assignments), *_no_values(assignments, asked)]
     warnings = []
     requests: dict[str, Assignment] = {}
     set_faults = {one.symbol: _set(menu, one, elsewhere) for one in asked.values()}
@@ -63,22 +78,17 @@ def resolve(
     faults += _not_become(menu, requests)
     warnings += _given_way(menu, requests)
     faults += unmet_selects(menu, requests)
-    faults += _odd_numbers(menu)
+    faults += (*_odd_numbers(menu), *_empty_ranges(menu))
     return Resolution(
         configuration=read_configuration(menu, requests),
         requests=dict(sorted(requests.items())),
-        faults=tuple(sorted(map(_cut, faults), key=_by_place)),
+        faults=tuple(sorted(map(_cut, faults), key=by_place)),
         warnings=tuple(warnings),
     )
 
 
 def _cut(fault: Fault) -> Fault:
     return Fault(place=fault.place, what=cut_words(fault.what), why=cut_words(fault.why))
-
-
-def _by_place(fault: Fault) -> tuple[str, int]:
-    file, _, line = fault.place.rpartition(":")
-    return (file, int(line)) if line.isdigit() else (fault.place, 0)
 
 
 def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Configuration:
@@ -95,7 +105,7 @@ def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Config
 def _normal(symbol: Any) -> str:
     """Return a value as every reader takes it: C reads 010 as 8, and 1f not at all. A number that is none is ""."""
     text = str(symbol.str_value)
-    if symbol.orig_type not in _BASES:
+    if symbol.orig_type not in BASES:
         return text
     number = _number(symbol, text)
     if number is None:
@@ -107,16 +117,25 @@ def _odd_numbers(menu: Menu) -> Iterator[Fault]:
     """Numbers of a Kconfig that kconfiglib takes because Python does: no .config file and no compiler reads them."""
     for symbol in symbols_of(menu):
         text = str(symbol.str_value)
-        if symbol.orig_type in _BASES and _number(symbol, text) is not None and not _DIGITS.fullmatch(text):
+        if symbol.orig_type in BASES and _number(symbol, text) is not None and not _DIGITS.fullmatch(text):
             why = f"write {_EXPECTED[symbol.orig_type]}, in ASCII digits and nothing else"
             yield Fault(place=place_of(symbol), what=f"{symbol.name} is {text!r}", why=why)
 
 
+def _empty_ranges(menu: Menu) -> Iterator[Fault]:
+    """Yield ranges that end before they begin by the values of symbols; of numbers the Kconfig's faults tell."""
+    for symbol in symbols_of(menu):
+        bounds = next(((low, high) for low, high, when in symbol.ranges if library.expr_value(when)), None)
+        if bounds is None or not any(one.nodes for one in bounds):
+            continue
+        low, high = (_number(symbol, one.str_value) for one in bounds)
+        if low is not None and high is not None and low > high:
+            shown = (f"{one.name}, which is {one.str_value}" if one.nodes else one.str_value for one in bounds)
+            yield empty_range(place_of(symbol), symbol.name, *shown)
+
+
 def _number(symbol: Any, text: str) -> int | None:
-    try:
-        return int(text, _BASES[symbol.orig_type])
-    except ValueError:
-        return None
+    return number_of(text, BASES[symbol.orig_type])
 
 
 def symbols_of(menu: Menu) -> tuple[Any, ...]:
@@ -142,31 +161,12 @@ def symbols_in_use(menu: Menu, usage: Usage) -> frozenset[str]:
     return frozenset(used)
 
 
-def _duplicates(assignments: Sequence[Assignment]) -> Iterator[Fault]:
-    first: dict[tuple[str, str], Assignment] = {}
-    for one in assignments:
-        file, _, line = one.origin.rpartition(":")
-        if not file or not line.isdigit():
-            continue
-        known = first.setdefault((file, one.symbol), one)
-        if known is not one:
-            why = f"{known.origin} says {_written(known)}; drop one of the two lines"
-            yield Fault(place=one.origin, what=f"CONFIG_{one.symbol} is set a second time in this file", why=why)
-
-
 def _no_values(assignments: Sequence[Assignment], asked: Mapping[str, Assignment]) -> Iterator[Fault]:
     """Lines that no symbol could take, although a later one counts; of those that count the symbol says more."""
     for one in assignments:
         if one.kind is ValueKind.UNQUOTED and asked[one.symbol] is not one:
             what = f"CONFIG_{one.symbol}={one.value}: no value is written so"
             yield Fault(place=one.origin, what=what, why=f"{asked[one.symbol].origin} counts; {EXPECTED_LINE}")
-
-
-def _written(one: Assignment) -> str:
-    """Return a setting as it was written: only a file has quotes around a text."""
-    if one.kind is ValueKind.STRING and one.origin not in (KEPT, COMMAND_LINE):
-        return setting_line(Value(symbol=one.symbol, kind=one.kind, text=one.value))
-    return f"CONFIG_{one.symbol}={one.value}"
 
 
 def not_named(home: str) -> str:
@@ -177,7 +177,7 @@ def not_named(home: str) -> str:
 def _set(menu: Menu, one: Assignment, elsewhere: Mapping[str, str]) -> Fault | None:
     """Give the symbol the value; a fault when there is no such symbol, or the value is not of its type."""
     symbol = menu.kconf.syms.get(one.symbol)
-    what = _written(one)
+    what = written(one)
     if one.symbol in elsewhere or one.symbol in menu.standing:
         why = not_named(elsewhere.get(one.symbol, "another series"))
         return Fault(place=one.origin, what=f"{what}: it is of a series that is not named", why=why)
@@ -208,7 +208,7 @@ def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:
     if one.symbol in symbols_in_use(menu, usage) or one.value == _left_alone(menu.kconf.syms[one.symbol], one.value):
         return None
     why = f"gates that do: {', '.join(f'CONFIG_{gate}' for gate in sorted(usage.gates)) or 'none'}"
-    what = f"{_written(one)} gates nothing in this series, and nothing reads it"
+    what = f"{written(one)} gates nothing in this series, and nothing reads it"
     return Fault(place=one.origin, what=what, why=why)
 
 
@@ -236,7 +236,7 @@ def _not_become(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[Faul
         if one.origin != KEPT:
             is_now = symbol.str_value or "without a value"
             lines = [line for block in blocks_of(symbol, one.value) for line in words_of(block)]
-            what = f"{_written(one)} is not what comes of it: it is {is_now}"
+            what = f"{written(one)} is not what comes of it: it is {is_now}"
             yield Fault(place=one.origin, what=what, why="\n".join(lines))
 
 
@@ -256,7 +256,7 @@ def _lost(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[tuple[Assi
 
 
 def _is_as_asked(symbol: Any, one: Assignment) -> bool:
-    if symbol.orig_type in _BASES and symbol.str_value:
+    if symbol.orig_type in BASES and symbol.str_value:
         return _number(symbol, symbol.str_value) == _number(symbol, one.value)
     return bool(symbol.str_value == one.value)
 

@@ -10,7 +10,9 @@ import kconfiglib as library
 
 from patchkit.config.configuration import KEPT, Usage
 from patchkit.config.dotconfig import Assignment
-from patchkit.config.kconfig import GIVEN, Menu
+from patchkit.config.kconfig import Menu
+from patchkit.config.kconfig_faults import cut_words
+from patchkit.config.kconfig_parser import GIVEN
 from patchkit.record import dataclass
 
 PLACEHOLDER = "VALUE"
@@ -69,7 +71,7 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
     node = symbol.nodes[0]
     return Explanation(
         symbol=name,
-        value=str(symbol.str_value),
+        value=str(symbol.str_value) if symbol.orig_type not in _WORDS else cut_words(symbol.str_value),
         place=place_of(symbol),
         prompt=prompt_of(symbol),
         help=node.help or "",

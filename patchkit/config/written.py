@@ -8,6 +8,7 @@ import kconfiglib as library
 
 from patchkit.config.configuration import HEAD, Value, setting_line
 from patchkit.config.kconfig import Menu
+from patchkit.config.kconfig_faults import BASES, number_of
 from patchkit.config.symbols import KINDS, symbols_of
 
 
@@ -42,12 +43,17 @@ def _given(symbol: Any) -> Value:
 def _prefixed(text: str, menu: Menu) -> str:
     """Put the 0x before hex values that a Kconfig or a setting wrote without it: a .config has it always.
 
-    A number without a value has no line: `CONFIG_N=` sets nothing.
+    A number without a value, or with one that is none, has no line: nothing reads `CONFIG_N=`.
     """
-    empty = {f"CONFIG_{one.name}=" for one in menu.kconf.unique_defined_syms if not one.str_value}
+    empty = {f"CONFIG_{one.name}={one.str_value}" for one in menu.kconf.unique_defined_syms if _is_without(one)}
     lines = [line for line in text.split("\n") if line not in empty]
     bare = {f"CONFIG_{one.name}={one.str_value}" for one in menu.kconf.unique_defined_syms if _is_bare(one)}
     return "\n".join(line.replace("=", "=0x", 1) if line in bare else line for line in lines)
+
+
+def _is_without(symbol: Any) -> bool:
+    base = BASES.get(symbol.orig_type)
+    return not symbol.str_value or (base is not None and number_of(str(symbol.str_value), base) is None)
 
 
 def _is_bare(symbol: Any) -> bool:

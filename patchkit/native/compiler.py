@@ -10,6 +10,7 @@ from pathlib import Path
 
 from patchkit.errors import RefusedError, UsageError
 from patchkit.process import run_child
+from patchkit.quoting import typed
 from patchkit.record import dataclass
 
 COMPILE_SECONDS = 600.0
@@ -50,14 +51,14 @@ def find_toolchain() -> Toolchain:
 
 def compile_with(command: Sequence[str], directory: Path) -> str:
     """Run a compiler in a directory and return the command as a line; RefusedError shows it with what was said."""
-    shown = shlex.join(command)
+    shown = typed(*command)
     done = run_child(command, timeout=COMPILE_SECONDS, directory=directory)
     if done.status:
         said = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()[:_LAST_LINES]
         raise RefusedError(
             f"{Path(command[0]).name} ended with {done.status}",
             why="\n".join(f"  {line}" for line in said),
-            hint=f"run it by hand:\ncd {shlex.quote(str(directory))}\n{shown}",
+            hint=f"run it by hand:\ncd {typed(directory)}\n{shown}",
         )
     return shown
 
@@ -79,5 +80,5 @@ def _command(variable: str, otherwise: str) -> tuple[str, ...]:
 def _answer(command: Sequence[str]) -> str:
     done = run_child(command, timeout=60.0)
     if done.status or not done.stdout.strip():
-        raise RefusedError(f"{shlex.join(command)} does not answer", why=done.last_words, hint="check CC and CXX")
+        raise RefusedError(f"{typed(*command)} does not answer", why=done.last_words, hint="check CC and CXX")
     return done.stdout.decode("utf-8", "replace")

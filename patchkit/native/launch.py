@@ -12,6 +12,7 @@ from patchkit.native.plugin import WAYS
 from patchkit.native.program import program_faults
 from patchkit.native.settings import Settings, check_dispatched, check_settings, numbers
 from patchkit.native.symbols import HOOKS
+from patchkit.quoting import typed
 from patchkit.record import dataclass
 
 _SEPARATORS = " :\n\t"
@@ -106,9 +107,7 @@ def launch_environment(plan: LaunchPlan, environment: Mapping[str, str]) -> dict
 
 def export_lines(plan: LaunchPlan) -> list[str]:
     """Return the variables as lines for a shell, an env file or a Dockerfile's RUN."""
-    import shlex
-
-    return [f"export {name}={shlex.quote(value)}" for name, value in plan.variables]
+    return [f"export {name}={typed(value)}" for name, value in plan.variables]
 
 
 def path_file(plan: LaunchPlan, stage1: Path) -> str:

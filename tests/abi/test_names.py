@@ -153,5 +153,6 @@ def test_driver_functions_have_their_version(name: str, wanted: str) -> None:
 
 def test_versions_are_ordered_by_number() -> None:
     assert version_key("2.9") < version_key("2.28") < version_key("2.28.1")
+    assert version_key("2.\N{SUPERSCRIPT NINE}") == (2,)
     assert split_version("GLIBC_2.28") == ("GLIBC", "2.28")
     assert split_version("GLIBC_PRIVATE") == split_version("") == ("", "")

@@ -268,6 +268,9 @@ class TestEnv:
         assert said.status == 1
         assert "  ==2.4.0  by vllm==0.6.3\n  ==2.8.0  by sglang[srt]==0.5.1\n" in said.out
         assert "verdict: they cannot share an environment" in said.out
+        document = patchkit("abi", "env", "vllm==0.6.3", "sglang==0.5.1", "--json").document
+        assert document["next"] == "give each an environment of its own"
+        assert f"next: {document['next']}\n" in said.out
 
     def test_document(self, patchkit: Patchkit) -> None:
         document = patchkit("abi", "env", "vllm==0.10.2", "sgl-kernel==0.3.5", "--json").document

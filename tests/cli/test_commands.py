@@ -55,6 +55,9 @@ class TestPlan:
         assert "nothing would be written" in said.out
         assert "next: port what does not fit to this release, as docs/upgrades.md says" in said.out
         assert "next: port" in patchkit("apply", "--root", root, "--patch", wrong).out
+        for command in ("plan", "apply"):
+            document = patchkit(command, "--root", root, "--patch", wrong, "--json").document
+            assert f"next: {document['next']}\n" in said.out
 
     def test_refusal_that_says_what_helps_has_no_other_advice(
         self, patchkit: Patchkit, root: Path, tmp_path: Path
@@ -62,6 +65,7 @@ class TestPlan:
         (tmp_path / "tests.diff").write_text(DIFF + NEW_FILE.replace("vllm/extra.py", "tests/test_extra.py"))
         said = patchkit("plan", "--root", root, "--patch", tmp_path / "tests.diff")
         assert (said.status, "allow with --package-only" in said.out, "next: " in said.out) == (1, True, False)
+        assert patchkit("plan", "--root", root, "--patch", tmp_path / "tests.diff", "--json").document["next"] == ""
 
     def test_verbose_shows_exact_hunks(self, patchkit: Patchkit, root: Path, patch: Path) -> None:
         assert ": exact" not in patchkit("plan", "--root", root, "--patch", patch).out
@@ -221,7 +225,9 @@ class TestLostReceipt:
         said = patchkit("status", "--root", lost)
         assert (said.status, "not patched" in said.out) == (0, False)
         assert f"vllm 0.1.0 in {lost} has this series already, but its receipt is gone\n" in said.out
-        assert "next: leave it as it is" in said.out
+        document = patchkit("status", "--root", lost, "--json").document
+        assert document["next"].startswith("leave it as it is")
+        assert f"next: {document['next'].splitlines()[0]}\n" in said.out
         (warning,) = patchkit("status", "--root", lost, "--json").document["warnings"]
         assert "receipt is gone: every file is as series.lock says" in warning
 
@@ -308,6 +314,8 @@ class TestRevert:
         assert "upper.diff  refused" in said.out
         assert snapshot(root) == before
         (words,) = re.findall("^next: take that out first: `patchkit (.*)`$", said.out, re.MULTILINE)
+        document = patchkit("revert", "--root", root, "--layer", "1", "--json").document
+        assert (document["refused"], document["next"]) == (True, f"take that out first: `patchkit {words}`")
         assert patchkit(*shlex.split(words)).status == 0
         assert patchkit("revert", "--root", root, "--layer", "1").status == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -298,6 +299,89 @@ def test_without_a_kconfig_gates_are_y_or_n(patchkit: Patchkit, where: tuple[str
     assert "five" in (site / "vllm/later.py").read_text()
 
 
+EVERY_FAULT = """\
+CONFIG_SCALE = y
+CONFIG_SCAEL=y
+CONFIG_KERNEL=y
+CONFIG_NUMBER=11
+CONFIG_KERNEL=n
+export CONFIG_LATER=y
+CONFIG_FORCES=y
+CONFIG_IDLE=y
+CONFIG_SCALE_VALUE=0.5
+CONFIG_NUMBER=%s
+# CONFIG_SCALE is  not set
+CONFIG_KERNEL=y
+""" % ("9" * 65)
+
+
+def test_all_that_is_wrong_with_a_file_is_told_in_one_run(
+    patchkit: Patchkit, where: tuple[str, ...], own: Path, site: Path, tmp_path: Path
+) -> None:
+    more = 'config NUMBER\n\tint "N"\n\trange 1 10\n\tdepends on SCALE || !SCALE\nconfig IDLE\n\tbool "Idle"\n'
+    more += 'config FORCES\n\tbool "Forces"\n\tselect LATER\n'
+    (own / "vllm" / "Kconfig").write_text(KCONFIG + more)
+    (tmp_path / "x.config").write_text(EVERY_FAULT)
+    before = snapshot(site)
+    said = patchkit("apply", *where, "--unlocked", "--config", "x.config")
+    assert (said.status, snapshot(site)) == (1, before)
+    told = re.findall(r"^  x\.config:([0-9]+): (.*)", said.err, re.MULTILINE)
+    expected = {
+        1: "not a setting",
+        2: "CONFIG_SCAEL=y: there is no such symbol",
+        4: "CONFIG_NUMBER=11 gates nothing in this series, and nothing reads it",
+        5: "CONFIG_KERNEL is set a second time in this file",
+        6: "not a setting",
+        7: f"FORCES ({own}/vllm/Kconfig:21) selects LATER, whose dependencies do not follow",
+        8: "CONFIG_IDLE=y gates nothing in this series, and nothing reads it",
+        9: "CONFIG_SCALE_VALUE=0.5: not a value of this symbol",
+        10: "CONFIG_NUMBER: the value is too long",
+        11: "not a setting",
+        12: "CONFIG_KERNEL is set a second time in this file",
+    }
+    assert {int(line): what for line, what in reversed(told)} == expected
+    assert ("4", "CONFIG_NUMBER=11 is not what comes of it: it is 1") in told
+    assert ("12", "CONFIG_KERNEL=y is not what comes of it: it is n") in told
+    shown = patchkit("config", "show", *where, "--config", "x.config", "--json")
+    assert shown.status == 1
+    assert {fault["place"] for fault in shown.document["faults"]} == {f"x.config:{number}" for number in expected}
+
+
+def test_all_that_is_wrong_with_a_file_is_told_without_a_kconfig_too(
+    patchkit: Patchkit, where: tuple[str, ...], own: Path, tmp_path: Path
+) -> None:
+    (own / "vllm" / "Kconfig").unlink()
+    (tmp_path / "x.config").write_text(
+        "CONFIG_SCALE=5\nCONFIG_NO=y\nexport CONFIG_SCALE=y\nCONFIG_KERNEL=n\nCONFIG_KERNEL=y\n"
+    )
+    (own / "vllm/0.6.3/0001-scale.patch").write_bytes(
+        header("scale", Config="SCALE") + changed("vllm/scale.py", "1.0", "2.0")
+    )
+    said = patchkit("apply", *where, "--unlocked", "--config", "x.config")
+    assert said.status == 1
+    assert re.findall(r"^  x\.config:([0-9]+): (.*)", said.err, re.MULTILINE) == [
+        ("1", "CONFIG_SCALE=5: not a value of this toggle"),
+        ("2", "CONFIG_NO=y gates nothing in this series"),
+        ("3", "not a setting"),
+        ("5", "CONFIG_KERNEL is set a second time in this file"),
+    ]
+    (tmp_path / "x.config").write_text("export CONFIG_SCALE=y\n")
+    said = patchkit("apply", *where, "--unlocked", "--config", "x.config")
+    assert (said.status, said.err.splitlines()[0]) == (1, "error: x.config:1: not a setting")
+    diffs = patchkit("plan", "--root", where[1], "--patch", own / "vllm/0.6.3/0001-scale.patch", "--config", "x.config")
+    assert (diffs.status, "go with a series" in diffs.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("diff", "x.config"), ("olddefconfig", "x.config")])
+def test_all_lines_that_set_nothing_are_told_where_a_file_is_compared(
+    command: tuple[str, ...], patchkit: Patchkit, where: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "x.config").write_text("export CONFIG_SCALE=y\nCONFIG_SCALE=y\nwhat\n")
+    said = patchkit("config", *command, *where)
+    assert (said.status, said.out) == (1, "")
+    assert [place in said.err for place in ("x.config:1: not", "x.config:2:", "x.config:3: not")] == [True, False, True]
+
+
 def test_the_menu_wants_a_terminal(patchkit: Patchkit, where: tuple[str, ...]) -> None:
     said = patchkit("config", "menu", *where)
     assert said.status == 2
@@ -435,6 +519,41 @@ def test_the_menu_opens_on_a_broken_configuration(
     screen.wait_for("status 0")
     assert "NOSUCH" not in broken.read_text()
     assert "CONFIG_SCALE=y\n" in broken.read_text()
+
+
+def test_the_menu_refuses_a_value_that_apply_would_refuse(
+    patchkit: Patchkit, where: tuple[str, ...], own: Path, screens: list[Screen], tmp_path: Path
+) -> None:
+    more = "\t# patchkit: decimal > 0\n\tdepends on SCALE\n"
+    kconfig = (
+        KCONFIG.replace("\tdepends on SCALE\n", more, 1)
+        + 'config ROOM\n\tint "Room"\n\tdepends on SCALE_VALUE != "7"\n'
+    )
+    (own / "vllm" / "Kconfig").write_text(kconfig)
+    file = tmp_path / "bad.config"
+    file.write_text('CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="abc"\n')
+    screen = Screen(tmp_path, "config", "menu", *where, "--output", str(file))
+    screens.append(screen)
+    screen.wait_for("(abc) ")
+    screen.press("Down", "Down", "y", "s")
+    shown = screen.wait_for("This cannot be saved:")
+    assert 'CONFIG_SCALE_VALUE="abc": not a value of this symbol' in shown
+    assert "expected a decimal number > 0, as in 0.5" in " ".join(shown.split())
+    screen.press("Enter", "Up", "Enter")
+    screen.wait_for("Factor (string)")
+    screen.press("d", "Enter")
+    screen.wait_for("'abcd' is not a decimal number > 0, as in 0.5")
+    screen.press("Enter")
+    screen.wait_for("Factor (string)")
+    screen.press("BSpace", "BSpace", "BSpace", "BSpace", "8", "Enter")
+    screen.wait_for("(8) ")
+    assert file.read_text() == 'CONFIG_SCALE=y\nCONFIG_SCALE_VALUE="abc"\n'
+    screen.press("q")
+    screen.wait_for("Save configuration?")
+    screen.press("y")
+    screen.wait_for("status 0")
+    assert 'CONFIG_SCALE_VALUE="8"\nCONFIG_KERNEL=y\n' in file.read_text()
+    assert patchkit("apply", *where, "--unlocked", "--config", file).status == 0
 
 
 OTHER_KCONFIG = """\

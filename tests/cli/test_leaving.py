@@ -32,7 +32,11 @@ def test_a_thread_that_still_runs_is_waited_for(checkout: Path) -> None:
     assert _ended(checkout, code) == (1, "done\n", "")
 
 
-@pytest.mark.parametrize(("stated", "found"), [("132", 132), ("0", 80), ("-3", 80), ("wide", 80), ("", 80)], ids=repr)
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [("132", 132), ("0", 80), ("-3", 80), ("wide", 80), ("", 80), ("9" * 5000, 80)],
+    ids=lambda one: repr(one)[:8],
+)
 def test_the_width_is_that_of_columns_or_of_a_usual_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stated: str, found: int
 ) -> None:

@@ -12,6 +12,9 @@ import pytest
 
 from patchkit.cli.main import run
 from patchkit.resources import patches_directory
+from patchkit.series import Series, find_series, read_series
+from patchkit.target import TargetTree
+from patchkit.toggle_lint import lint_toggles
 from tests.blackbox.wheels import CHANGED, DIFF, MODULE, NEW_FILE, engine, wheel_file, wheel_tree, write_tree
 
 HEADER = "Subject: Do it\n\nApplies-To: vllm==0.6.3\n---\n\n"
@@ -93,6 +96,20 @@ def test_work_directory_has_what_the_shipped_series_writes(own: Path) -> None:
     work = Path("own-work/vllm")
     assert (work / "engine.py").read_bytes() == b"# fast\n" + OURS
     assert (work / "extra.py").is_file()
+
+
+def test_lint_of_toggles_reads_the_series_below_once(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own / "Kconfig").write_text('config OURS\n\tbool "Ours"\n')
+    read: list[str] = []
+
+    def counted(directory: Path, tree: TargetTree) -> Series | None:
+        read.append(tree.version)
+        return find_series(directory, tree)
+
+    monkeypatch.setattr("patchkit.toggle_lint.find_series", counted)
+    findings = lint_toggles(read_series(own, engine="vllm", version="0.6.3"))
+    assert read == ["0.6.3"]
+    assert [one.what for one in findings] == ["OURS gates no patch, and nothing reads it"]
 
 
 def test_lock_names_the_series_below_and_the_files_as_it_leaves_them(own: Path, shipped: Path) -> None:

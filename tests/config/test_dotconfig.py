@@ -8,7 +8,7 @@ import kconfiglib
 import pytest
 
 from patchkit.config.dotconfig import Assignment, ValueKind, is_enabled, merge, parse_dotconfig, parse_setting
-from patchkit.errors import ParseError, UsageError
+from patchkit.errors import UsageError
 
 KCONFIG = """\
 config ON
@@ -35,7 +35,7 @@ def test_file_that_kconfiglib_writes_reads_back(text: str, tmp_path: Path) -> No
     kconfig.syms["TEXT"].set_value(text)
     kconfig.write_config(str(tmp_path / ".config"))
 
-    values = merge(parse_dotconfig((tmp_path / ".config").read_text(), ".config"))
+    values = merge(parse_dotconfig((tmp_path / ".config").read_text(), ".config").assignments)
 
     assert {name: (found.value, found.kind) for name, found in values.items()} == {
         "ON": ("y", ValueKind.BOOL),
@@ -47,7 +47,9 @@ def test_file_that_kconfiglib_writes_reads_back(text: str, tmp_path: Path) -> No
 
 
 def test_every_assignment_knows_its_line() -> None:
-    found = parse_dotconfig("\n# a comment\nCONFIG_A=y\r\n# CONFIG_B is not set\nCONFIG_A=n  \n", "x/.config")
+    found = parse_dotconfig(
+        "\n# a comment\nCONFIG_A=y\r\n# CONFIG_B is not set\nCONFIG_A=n  \n", "x/.config"
+    ).assignments
 
     assert [(one.symbol, one.value, one.origin) for one in found] == [
         ("A", "y", "x/.config:3"),
@@ -72,11 +74,16 @@ def test_every_assignment_knows_its_line() -> None:
     ],
     ids=ascii,
 )
-def test_line_that_is_no_setting_is_refused_with_its_place(line: str) -> None:
-    with pytest.raises(ParseError, match=r"^\.config:2: not a setting\n  2 \| ") as caught:
-        parse_dotconfig(f"CONFIG_B=y\n{line}\n", ".config")
+def test_line_that_is_no_setting_is_a_fault_with_its_place(line: str) -> None:
+    found = parse_dotconfig(f"CONFIG_B=y\n{line}\nCONFIG_C=y\n", ".config")
+    assert [one.symbol for one in found.assignments] == ["B", "C"]
+    assert [(fault.place, fault.what) for fault in found.faults] == [(".config:2", "not a setting")]
+    assert found.faults[0].why.startswith(f"  2 | {line}\nexpected a line as in `CONFIG_X=y`")
 
-    assert caught.value.line_number == 2
+
+def test_a_line_that_is_shown_does_not_steer_the_terminal() -> None:
+    (fault,) = parse_dotconfig("\x1b[2J\udcff" + "x" * 1000, ".config").faults
+    assert fault.why.split("\n")[0] == "  1 | \\x1b[2J\\udcff" + "x" * 115
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,7 @@ def test_line_that_is_no_setting_is_refused_with_its_place(line: str) -> None:
     ids=ascii,
 )
 def test_value_that_is_written_as_none_is_left_to_its_symbol(value: str) -> None:
-    (one,) = parse_dotconfig(f"CONFIG_A={value}\n", ".config")
+    (one,) = parse_dotconfig(f"CONFIG_A={value}\n", ".config").assignments
     assert (one.value, one.kind, one.origin) == (value, ValueKind.UNQUOTED, ".config:1")
 
 
@@ -112,7 +119,10 @@ def test_argument_that_is_no_setting_is_a_usage_error(text: str) -> None:
 
 
 def test_last_layer_wins_and_keeps_its_origin() -> None:
-    merged = merge(parse_dotconfig("CONFIG_B=y\nCONFIG_A=y\n", "base"), parse_dotconfig("CONFIG_A=n\n", "user"), ())
+    base, user = (
+        parse_dotconfig(text, name) for text, name in (("CONFIG_B=y\nCONFIG_A=y\n", "base"), ("CONFIG_A=n\n", "user"))
+    )
+    merged = merge(base.assignments, user.assignments, ())
 
     assert list(merged) == ["A", "B"]
     assert (merged["A"].value, merged["A"].origin) == ("n", "user:1")

@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 import kconfiglib
 import pytest
 
-from patchkit.config.configuration import Fault
-from patchkit.config.kconfig import KconfigSource, Menu, load_kconfig
+from patchkit.config.fault import Fault, KconfigError
+from patchkit.config.kconfig import Menu, load_kconfig
+from patchkit.config.kconfig_parser import KconfigSource
 from patchkit.errors import SeriesError
 
 
@@ -122,6 +123,14 @@ def test_a_version_may_stand_on_the_right() -> None:
     assert value(load(text.format("0.11"), "0.10.0"), "A") == "n"
 
 
+@pytest.mark.parametrize("term", ['"{}"', "{}.1", "0.{}rc1"])
+def test_a_version_of_thousands_of_digits_is_none(term: str) -> None:
+    version = term.format("9" * 5000)
+    (fault,) = load(f"config A\n\tdef_bool y\n\tdepends on VLLM_VERSION < {version}\n").faults
+    assert (fault.place, "is not a version" in fault.what, len(fault.what) < 300) == ("vllm/Kconfig:3", True, True)
+    assert load("config A\n\tdef_bool y\n\tdepends on VLLM_VERSION < 1\n", f"0.{'9' * 5000}").faults == ()
+
+
 def test_a_long_text_is_read_once() -> None:
     text = "z" * 200_000
     assert value(load(f'config A\n\tstring "a"\n\tdefault "{text}"\n', "0.9"), "A") == text
@@ -180,6 +189,115 @@ def test_a_property_out_of_place_is_an_error_with_its_place(text: str) -> None:
         load(text)
 
 
+def test_all_lines_that_are_wrong_are_told_together() -> None:
+    text = """\
+config A
+	tristate "A"
+	imply B
+	depends on (B
+if A
+config C
+	bool
+	default m
+config N
+	int "N"
+	range 10 5
+	default 7 extra
+endmenu
+endif
+config D-E
+	bool "D"
+	depends on NOSUCH
+choice extra words
+	prompt "Which"
+config F
+	boool "F"
+	select N
+endchoice
+config G
+	bool "G"
+	A text that has no help
+	above it, of two lines.
+	visible if A
+source "missing"
+"""
+    with pytest.raises(KconfigError) as refused:
+        load(text)
+    assert [(fault.place.rpartition(":")[2], fault.what) for fault in refused.value.faults] == [
+        ("2", "`tristate` is refused"),
+        ("3", "`imply` is refused"),
+        ("4", "couldn't parse 'depends on (B': malformed expression"),
+        ("8", "`m` is refused"),
+        ("11", "N: its range is empty"),
+        ("12", "couldn't parse 'default 7 extra': extra tokens at end of line"),
+        ("13", "`endmenu` stands before `endif`"),
+        ("15", "'D-E' cannot be a symbol"),
+        ("18", "couldn't parse 'choice extra words': extra tokens at end of line"),
+        ("21", "`boool` is no word of Kconfig"),
+        ("26", "`A` is no word of Kconfig"),
+        ("28", "what stands here has no meaning here"),
+        ("29", "missing is not there"),
+    ]
+    assert str(refused.value).startswith(
+        "13 things are wrong with the Kconfig\nvllm/Kconfig:2: `tristate` is refused\n"
+    )
+
+
+def test_a_line_passed_over_makes_no_other_fault() -> None:
+    """Of a symbol whose type or name could not be read nothing is said that may not be so."""
+    for text in (
+        'config A\n\tboool "A"\n\tdefault y\nconfig B\n\tbool\n\tdepends on A\n',
+        "conifg A\n\tbool\nconfig B\n\tbool\n\tdepends on A\n",
+        'config A\n\tint "A" if (B\n\trange 1 5\nconfig B\n\tbool\n',
+    ):
+        with pytest.raises(KconfigError) as refused:
+            load(text)
+        assert len(refused.value.faults) == 1, refused.value
+
+
+def test_so_many_lines_are_wrong_that_reading_ends() -> None:
+    wrong = 'config A\n\tbool "A"\n' + "\tdefault m\n" * 200
+    with pytest.raises(KconfigError, match="there may be more") as refused:
+        load(wrong)
+    assert len(refused.value.faults) == 51
+    with pytest.raises(KconfigError, match="there may be more") as refused:
+        load(wrong + "#" * (1 << 20))
+    assert len(refused.value.faults) == 2
+
+
+def test_a_loop_is_told_behind_lines_that_are_wrong() -> None:
+    text = "config A\n\ttristate\n\tdepends on B\nconfig B\n\tbool\n\tdepends on A\n"
+    with pytest.raises(KconfigError) as refused:
+        load(text)
+    assert [fault.what.partition(" ")[0] for fault in refused.value.faults] == ["recursive", "`tristate`"]
+
+
+@pytest.mark.parametrize("kind", ["int", "hex"])
+@pytest.mark.parametrize("digits", [65, 5000, 500_000])
+@pytest.mark.parametrize(
+    "line", ["range 1 {}", "range {} 1", "default {}", "depends on B && {} = 1", 'default "{}"', 'range "{}" 1']
+)
+def test_a_number_that_no_symbol_takes_is_refused_with_its_line(kind: str, digits: int, line: str) -> None:
+    text = f'config A\n\t{kind} "A"\n\t{line}\nconfig B\n\tbool "B"\n'
+    number = ("0x" if kind == "hex" else "") + "9" * digits
+    try:
+        faults = load(text.format(number)).faults
+    except KconfigError as error:
+        faults = error.faults
+    told = [fault for fault in faults if "the number is too long" in fault.what]
+    assert [fault.place for fault in told] == ["vllm/Kconfig:3"]
+    assert f"found {len(number):,}" in told[0].why
+    assert max(len(fault.what) + len(fault.why) for fault in faults) < 1000
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [("int", "10", "5"), ("hex", "0x10", '"f"'), ("int", "1", "-1")])
+def test_a_range_that_holds_no_number_is_a_fault(kind: str, low: str, high: str) -> None:
+    menu = load(f'config N\n\t{kind} "N"\n\trange {low} {high} if VLLM\n')
+    why = f"it begins at {low}, and ends at {high}".replace('"', "")
+    assert menu.faults == (Fault(place="vllm/Kconfig:3", what="N: its range is empty", why=why),)
+    assert load(f'config N\n\t{kind} "N"\n\trange {high} {low}\n\trange 5 5\n').faults == ()
+
+
 def test_only_newlines_end_a_line() -> None:
     menu = load("config A\r\n\tbool\r\n\thelp\r\n\t\tOne\x0cline\u2028here.\r\nconfig B\n\tdef_bool y")
     assert menu.kconf.syms["B"].nodes[0].linenr == 5
@@ -204,8 +322,12 @@ def test_files_are_sourced_below_the_directory() -> None:
 def test_a_file_ends_the_symbol_before_it_and_closes_what_it_opens() -> None:
     with pytest.raises(SeriesError):
         load('config A\n\tbool\nsource "b"\n', b="\tdefault y\n")
-    with pytest.raises(SeriesError, match="vllm/b: a menu"):
+    with pytest.raises(KconfigError) as refused:
         load('source "b"\nendmenu\n', b='menu "x"\n')
+    assert [(fault.place, fault.what) for fault in refused.value.faults] == [
+        ("vllm/Kconfig:2", "`endmenu` closes nothing in this file"),
+        ("vllm/b:1", "`menu` is not closed in this file"),
+    ]
 
 
 @pytest.mark.parametrize("files", [{"b": 'source "c"\n', "c": 'source "b"\n'}, {"b": 'source "b"\n'}])
