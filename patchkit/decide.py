@@ -308,7 +308,9 @@ def _wrong_kind(file: FilePatch, path: str, entry: TreeEntry) -> str:
     said = file.old_mode or (file.new_mode if file.change is not Change.CREATE else None)
     is_link = entry.kind is Kind.SYMLINK
     if said is None:
-        return f"{path} is a symlink; the patch does not say that it means one" if is_link else ""
+        moves = file.change in (Change.RENAME, Change.COPY) and not file.hunks and file.binary is None
+        meant = moves or not is_link  # git writes no mode where all that a file is goes elsewhere
+        return "" if meant else f"{path} is a symlink; the patch does not say that it means one"
     if stat.S_ISLNK(said) == is_link:
         return ""
     return f"{path} is a {entry.kind.value}, the patch is about a {'symlink' if stat.S_ISLNK(said) else 'file'}"

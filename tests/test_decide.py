@@ -87,6 +87,8 @@ SAMPLES: dict[str, Files] = {
     "link elsewhere": {**TREE, "ln": link("b.py")},
     "link made": {**TREE, "ln2": link("d/one.py")},
     "link deleted": without("ln"),
+    "link renamed": {**without("ln"), "c/ln": TREE["ln"]},
+    "copy of a link": {**TREE, "ln2": TREE["ln"]},
     "file becomes link": {**TREE, "b.py": link("a.py")},
     "link becomes file": {**TREE, "ln": "now a file\n"},
     "binary": {**TREE, "blob": bytes(reversed(range(256))) * 4},
