@@ -222,6 +222,10 @@ def test_same_file_twice_in_a_patch_is_patched_twice() -> None:
     assert one.contents["a.py"] == after["a.py"]
 
 
+def test_same_deletion_twice_in_a_patch_is_refused() -> None:
+    assert "takes it away already" in refused(World(TREE), diff(TREE, without("b.py")) * 2)
+
+
 def test_file_of_a_traditional_diff_is_gone_when_it_is_not_there() -> None:
     one = World(TREE)
     plan = one.put(one.ad_hoc(b"--- a/gone.py\n+++ b/gone.py\n@@ -1,2 +1,2 @@\n x\n-a\n+b\n", strip=1))

@@ -294,6 +294,12 @@ def _check_behind(text: PatchText, index: int) -> None:
 
 
 def _check_sides(text: PatchText, header: Header, hunks: list[Hunk]) -> None:
+    inserted: dict[tuple[int, int], Hunk] = {}
+    for hunk in hunks:
+        place = hunk.old_start, hunk.new_start
+        if not hunk.old_count and inserted.setdefault(place, hunk) is not hunk:
+            why = f"line {inserted[place].line_number} inserts there too"
+            raise text.error(hunk.line_number - 1, "two hunks insert in one place", why=why)
     for hunk in hunks if header.change in (Change.CREATE, Change.DELETE) else ():
         if header.change is Change.CREATE and hunk.old_count:
             raise text.error(

@@ -110,6 +110,7 @@ BAD = {
     "bad-gnu-ed.patch": (1, "looks like an ed script"),
     "bad-gnu-normal.patch": (1, "looks like a normal diff"),
     "bad-gz-truncated.patch.gz": (1, "ends too early"),
+    "bad-hand-created-twice-over.patch": (8, "line 5 inserts there too"),
     "bad-hand-counts-swapped.patch": (3, "says 1 old and 3 new lines, here are 2 and 3"),
     "bad-hand-hunk-changes-nothing.patch": (3, "changes nothing"),
     "bad-hand-hunk-longer-behind-a-blank.patch": (8, "longer than it says"),
