@@ -113,12 +113,11 @@ def _create(file: FilePatch, path: str, ground: Ground) -> Finding:
 
 def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
     ground.before.check_parents(path)
-    entry = ground.now.lookup(path)
-    if entry is None and ground.now.changed(path):
+    changed = ground.now.changed(path)
+    if changed and ground.now.lookup(path) is None:
         return _gone(file, f"{path} is to be deleted, but the patch takes it away already")
-    retaken = ground.now.changed(path) and path in ground.vacated
-    if retaken or entry is None:
-        entry = ground.before.lookup(path)  # an earlier file of the patch took the place of it, or of its directory
+    retaken = changed and path in ground.vacated  # an earlier file of the patch took the place of it
+    entry = (ground.now if changed and not retaken else ground.before).lookup(path)
     if entry is None:
         return _gone(file, f"{path} is to be deleted, but is not there")
     wrong = _wrong_kind(file, path, entry)

@@ -154,7 +154,7 @@ class _Placing:
             whole = "its old side is the whole file"
             kind, reason = (Verdict.OFFSET, whole) if aim.stated else (Verdict.EXACT, "")
             return place_at(aim, kind, 0, UNKNOWN, proof=proof, reason=reason)
-        if sides.new == lines and lines:
+        if sides.new == lines and lines and not self._proven:
             return place_at(
                 aim, Verdict.PRESENT, 0, UNKNOWN, proof=Proof.LINE, reason="the file has this content already"
             )

@@ -364,6 +364,12 @@ def test_two_hunks_never_share_a_line() -> None:
     assert second.reason == "overlaps hunk 1, which stands at line 4"
 
 
+def test_equal_line_is_inserted_without_context_where_the_file_is_proven() -> None:
+    again = b"@@ -1,0 +2 @@\n+1\n"
+    assert patched(again, b"1\n", proven=True) == b"1\n1\n"
+    assert only(again, b"1\n").verdict is Verdict.PRESENT
+
+
 def test_insertions_at_one_point_keep_their_order() -> None:
     text = b"@@ -2,0 +3 @@\n+x\n@@ -2,0 +4 @@\n+y\n"
     assert patched(text, numbered(1, 2, 3), proven=True) == b"1\n2\nx\ny\n3\n"
