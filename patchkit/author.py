@@ -6,15 +6,15 @@ Comments in the `series` file stay where they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from patchkit.diff.model import Change, FilePatch, Patch
-from patchkit.diff.names import quote_name
+from patchkit.diff.model import FilePatch, Patch
 from patchkit.diff.produce import produce_diff
 from patchkit.diff.render import render_patch
 from patchkit.errors import RefusedError, SeriesError, UsageError
+from patchkit.imported import kept_files, renamed
 from patchkit.lock import LOCK_NAME, Lock, render_lock
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass, replace
@@ -27,7 +27,6 @@ from patchkit.series import (
     parse_series,
     stands_on_shipped,
 )
-from patchkit.strip import safe_path
 from patchkit.trailers import add_trailers, parse_trailers
 from patchkit.tree import TreeEntry
 from patchkit.writing import locked_directory, write_file
@@ -42,7 +41,6 @@ _TRAILER_NAME = compile_lazily(r"[A-Za-z0-9-]+")
 _NUMBER = compile_lazily(r"([0-9]{4,9})-")
 _ENDINGS = compile_lazily(r"(\.(patch|diff|txt|gz))+$", re.IGNORECASE)
 _NOISE = ("diff ", "Index: ", "Only in ", "Binary files ")
-_SIDE = compile_lazily(r"[abciow12]/|orig/|new/|old/")
 _SLUG_LENGTH = 52
 
 
@@ -102,7 +100,7 @@ def import_patch(
     mapped = [(file_patch, *name_paths(file_patch)) for file_patch in patch.files]
     outside = tuple(written(file_patch) for file_patch, old, new in mapped if not (old or new))
     if package_only:
-        mapped = [(file_patch, old, new) for file_patch, old, new in mapped if old or new]
+        mapped = kept_files(mapped)
     if not mapped:
         raise RefusedError(f"{patch.source}: none of its files is in this tree", why="\n".join(outside))
     files = tuple(renamed(file_patch, old, new) for file_patch, old, new in mapped)
@@ -180,73 +178,9 @@ def render_header(letterhead: Letterhead) -> bytes:
     return header
 
 
-def renamed(file: FilePatch, old: str, new: str) -> FilePatch:
-    """Write a file patch's names as `a/old` and `b/new`. A file outside of the tree keeps its name without a side."""
-    old = old or _outside_path(file.old_name)
-    new = new or _outside_path(file.new_name)
-    old, new = old or new, new or old
-    lines = file.header.split(b"\n")
-    start = _names_start(lines)
-    names = _NameLines(old=old, new=new, change=file.change)
-    return replace(
-        file,
-        header=b"\n".join((*lines[:start], *map(names.rewrite, lines[start:]))),
-        old_name=None if file.old_name is None else f"a/{old}",
-        new_name=None if file.new_name is None else f"b/{new}",
-    )
-
-
 def written(file: FilePatch) -> str:
     """Return the name of a file as the patch writes it."""
     return file.new_name or file.old_name or ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _NameLines:
-    """Rewrites the lines of a file's header that name it; others stay as they are."""
-
-    old: str
-    new: str
-    change: Change
-
-    def rewrite(self, line: bytes) -> bytes:
-        bare = line.removesuffix(b"\r")
-        for start, text in self._texts():
-            if bare.startswith(start):
-                return start + text + line[len(bare) :]
-        return line
-
-    def _texts(self) -> tuple[tuple[bytes, bytes], ...]:
-        old, new = quote_name(f"a/{self.old}"), quote_name(f"b/{self.new}")
-        bare_old, bare_new = quote_name(self.old), quote_name(self.new)
-        return (
-            (b"diff --git ", old + b" " + new),
-            (b"--- ", b"/dev/null" if self.change is Change.CREATE else _ended(old)),
-            (b"+++ ", b"/dev/null" if self.change is Change.DELETE else _ended(new)),
-            (b"rename from ", bare_old),
-            (b"rename to ", bare_new),
-            (b"copy from ", bare_old),
-            (b"copy to ", bare_new),
-            (b"Index: ", bare_new),
-        )
-
-
-def _names_start(lines: Sequence[bytes]) -> int:
-    """Return where a header begins to name its file; above may stand a whole mail, between two files of an mbox."""
-    for start in (b"diff --git ", b"Index: ", b"--- "):
-        found = [index for index, line in enumerate(lines) if line.startswith(start)]
-        if found:
-            return found[-1]
-    return len(lines)
-
-
-def _ended(name: bytes) -> bytes:
-    """Put git's tab behind a name with blanks, so that no reader takes the rest for a timestamp."""
-    return name + b"\t" if b" " in name else name
-
-
-def _outside_path(name: str | None) -> str:
-    return "" if name is None else str(safe_path(_SIDE.sub("", name, count=1), shown=name))
 
 
 def _check_letterhead(letterhead: Letterhead) -> None:

@@ -113,10 +113,11 @@ def _create(file: FilePatch, path: str, ground: Ground) -> Finding:
 
 def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
     ground.before.check_parents(path)
-    entry = ground.now.lookup(path)
-    retaken = ground.now.changed(path) and path in ground.vacated
-    if retaken or (entry is None and not ground.now.changed(path)):
-        entry = ground.before.lookup(path)  # an earlier file of the patch took the place of it, or of its directory
+    changed = ground.now.changed(path)
+    if changed and ground.now.lookup(path) is None:
+        return _gone(file, f"{path} is to be deleted, but the patch takes it away already")
+    retaken = changed and path in ground.vacated  # an earlier file of the patch took the place of it
+    entry = (ground.now if changed and not retaken else ground.before).lookup(path)
     if entry is None:
         return _gone(file, f"{path} is to be deleted, but is not there")
     wrong = _wrong_kind(file, path, entry)
@@ -308,7 +309,9 @@ def _wrong_kind(file: FilePatch, path: str, entry: TreeEntry) -> str:
     said = file.old_mode or (file.new_mode if file.change is not Change.CREATE else None)
     is_link = entry.kind is Kind.SYMLINK
     if said is None:
-        return f"{path} is a symlink; the patch does not say that it means one" if is_link else ""
+        moves = file.change in (Change.RENAME, Change.COPY) and not file.hunks and file.binary is None
+        meant = moves or not is_link  # git writes no mode where all that a file is goes elsewhere
+        return "" if meant else f"{path} is a symlink; the patch does not say that it means one"
     if stat.S_ISLNK(said) == is_link:
         return ""
     return f"{path} is a {entry.kind.value}, the patch is about a {'symlink' if stat.S_ISLNK(said) else 'file'}"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from patchkit.decide import Finding, Ground, decide_file
+from patchkit.commits import Grounds, decide_files, grounds_of_base
 from patchkit.decision import Decision, FileDecision, Outcome
-from patchkit.diff.model import Change, FilePatch, Hunk, Patch, Placement, Proof, Verdict
+from patchkit.diff.model import Patch
 from patchkit.errors import UnsafePathError
 from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
 from patchkit.record import dataclass
-from patchkit.strip import UNKNOWN, outside_note
-from patchkit.tree import Entries, TreeEntry, path_of
+from patchkit.strip import UNKNOWN
+from patchkit.tree import Entries, TreeEntry
 
 UPSTREAMED = "the tree has all of it already"
 TAKEN_OUT = "taken out"
@@ -103,15 +103,6 @@ class Rendering:
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Grounds:
-    """What is known beside the tree when a patch is decided; see decide.Ground."""
-
-    base: Overlay | None
-    pristine: Overlay
-    proven: Callable[[str], bool]
-
-
 def render_stack(
     start: Entries,
     layers: tuple[WantedLayer, ...],
@@ -161,7 +152,8 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
 def stands_in(entries: Entries, layer: WantedLayer, wanted: WantedPatch) -> bool:
     """Tell whether a tree alone, without the layers below, has all that a patch changes."""
     base = Overlay(entries)
-    files, _ = _decide_files(layer, wanted, base, _Grounds(base=None, pristine=base, proven=lambda _: False))
+    grounds = Grounds(base=None, pristine=base, proven=lambda _: False, strict=layer.strict, moved=False)
+    files, _ = decide_files(wanted.patch, wanted.paths, base, grounds)
     return _fold(files, package_only=layer.package_only)[0] is Outcome.UPSTREAMED
 
 
@@ -180,12 +172,13 @@ def _render_layer(
             outcome = Outcome.RETIRED if wanted.retired else left_out_as(wanted.config, wanted.reason)
             decisions.append(_decision(layer, wanted, outcome, wanted.reason, ()))
         else:
-            grounds = _Grounds(base=base, pristine=Overlay(pristine), proven=proven)
+            moved = layer.placed and wanted.placed and not layer.trusted
+            grounds = Grounds(base=base, pristine=Overlay(pristine), proven=proven, strict=layer.strict, moved=moved)
             decisions.append(_render_patch(layer, wanted, overlay, grounds))
             if watch is not None:
                 watch(wanted, overlay)
         if base is not None and wanted is not layer.patches[-1] and _is_in_base(layer, wanted):
-            _advance_base(layer, wanted, base)
+            base.merge(decide_files(wanted.patch, wanted.paths, base, grounds_of_base(base))[1])
     return decisions, unproven
 
 
@@ -227,71 +220,12 @@ def _prover(layer: WantedLayer, unproven: set[str]) -> Callable[[str], bool]:
     return lambda path: path in locked and path not in unproven
 
 
-def _advance_base(layer: WantedLayer, wanted: WantedPatch, base: Overlay) -> None:
-    """Put the patch on the base too, since the next patch of the layer was cut on top of it."""
-    _, above = _decide_files(layer, wanted, base, _Grounds(base=None, pristine=base, proven=lambda _: True))
-    base.merge(above)
-
-
-def _render_patch(layer: WantedLayer, wanted: WantedPatch, overlay: Overlay, grounds: _Grounds) -> Decision:
-    files, above = _decide_files(layer, wanted, overlay, grounds)
+def _render_patch(layer: WantedLayer, wanted: WantedPatch, overlay: Overlay, grounds: Grounds) -> Decision:
+    files, above = decide_files(wanted.patch, wanted.paths, overlay, grounds)
     outcome, reason = _fold(files, package_only=layer.package_only)
     if outcome is Outcome.APPLIES:
         overlay.merge(above)
     return _decision(layer, wanted, outcome, reason, files)
-
-
-def _decide_files(
-    layer: WantedLayer, wanted: WantedPatch, below: Overlay, grounds: _Grounds
-) -> tuple[tuple[FileDecision, ...], Overlay]:
-    above = Overlay(below)
-    leaving = (Change.RENAME, Change.DELETE, Change.MODIFY)
-    pairs = tuple(zip(wanted.patch.files, wanted.paths, strict=True))
-    ground = Ground(
-        before=below,
-        now=above,
-        base=grounds.base,
-        pristine=grounds.pristine,
-        proven=grounds.proven,
-        strict=layer.strict,
-        crlf=wanted.patch.crlf,
-        moved=layer.placed and wanted.placed and not layer.trusted,
-        vacated=frozenset(old for file, (old, new) in pairs if old and old != new and file.change in leaving),
-    )
-    return tuple(_decide(file, old, new, ground) for file, (old, new) in pairs), above
-
-
-def _decide(file: FilePatch, old: str, new: str, ground: Ground) -> FileDecision:
-    name = (file.old_name if file.change is Change.DELETE else file.new_name) or file.old_name or ""
-    if not old and not new:
-        note = outside_note(name)
-        placements = tuple(_outside(hunk, note) for hunk in file.hunks)
-        return FileDecision(
-            name=name, path=None, change=file.change, placements=placements, refusal="", note=note, present=False
-        )
-    found: Finding = decide_file(file, old, new, ground)
-    return FileDecision(
-        name=name,
-        path=path_of(new or old),
-        change=file.change,
-        placements=found.placements,
-        refusal=found.refusal,
-        note="",
-        present=found.present,
-    )
-
-
-def _outside(hunk: Hunk, note: str) -> Placement:
-    return Placement(
-        hunk=hunk,
-        verdict=Verdict.NOT_IN_TREE,
-        line=None,
-        offset=0,
-        reason=note,
-        scope_before=None,
-        scope_after=None,
-        proof=Proof.NONE,
-    )
 
 
 def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outcome, str]:

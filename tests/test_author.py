@@ -18,13 +18,13 @@ from patchkit.author import (
     new_patch,
     refresh_patch,
     refreshed,
-    renamed,
     render_header,
     split_series,
 )
 from patchkit.diff.model import FilePatch, Hunk, Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.errors import PatchFormatError, RefusedError, SeriesError, UnsafePathError, UsageError
+from patchkit.imported import renamed
 from patchkit.series import Series, read_series
 from patchkit.tree import Kind, TreeEntry
 

@@ -87,6 +87,8 @@ SAMPLES: dict[str, Files] = {
     "link elsewhere": {**TREE, "ln": link("b.py")},
     "link made": {**TREE, "ln2": link("d/one.py")},
     "link deleted": without("ln"),
+    "link renamed": {**without("ln"), "c/ln": TREE["ln"]},
+    "copy of a link": {**TREE, "ln2": TREE["ln"]},
     "file becomes link": {**TREE, "b.py": link("a.py")},
     "link becomes file": {**TREE, "ln": "now a file\n"},
     "binary": {**TREE, "blob": bytes(reversed(range(256))) * 4},
@@ -95,6 +97,7 @@ SAMPLES: dict[str, Files] = {
     "binary deleted": without("blob"),
     "directory becomes file": {**without("d/one.py", "d/two.py"), "d": "a file now\n"},
     "file becomes directory": {**without("a.py"), "a.py/x.py": "x\n"},
+    "directory becomes link": {**without("d/one.py", "d/two.py"), "d": link("b.py")},
     "no newline at end": {**TREE, "a.py": lines(12).removesuffix("\n")},
 }
 
@@ -111,7 +114,10 @@ def test_change_comes_out_as_git_made_it_and_goes_again(sample: str, diffs: dict
     assert dict(one.now.items()) == dict(World(TREE).now.items())
 
 
-@pytest.mark.parametrize("sample", [name for name in SAMPLES if "copy" not in name])
+FORWARD_ONLY = {"copy", "copy and edit both", "copy of a link", "directory becomes link"}
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.keys() - FORWARD_ONLY))
 def test_change_reversed_is_the_way_back(sample: str, diffs: dict[str, bytes]) -> None:
     raw = diffs[sample]
     one = World(SAMPLES[sample])
@@ -218,6 +224,10 @@ def test_same_file_twice_in_a_patch_is_patched_twice() -> None:
     one = World(TREE)
     assert not one.put(one.ad_hoc(diff(TREE, middle) + diff(middle, after))).refused
     assert one.contents["a.py"] == after["a.py"]
+
+
+def test_same_deletion_twice_in_a_patch_is_refused() -> None:
+    assert "takes it away already" in refused(World(TREE), diff(TREE, without("b.py")) * 2)
 
 
 def test_file_of_a_traditional_diff_is_gone_when_it_is_not_there() -> None:

@@ -26,6 +26,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "decision",
         "moving",
         "decide",
+        "commits",
         "wanted",
         "cut",
         "below",
@@ -66,6 +67,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "writing",
+        "imported",
         "author",
         "locking",
         "catalogue",
@@ -109,6 +111,7 @@ PURE = (
         "decision",
         "moving",
         "decide",
+        "commits",
         "stack",
         "generated",
         "guarding",

@@ -154,7 +154,7 @@ class _Placing:
             whole = "its old side is the whole file"
             kind, reason = (Verdict.OFFSET, whole) if aim.stated else (Verdict.EXACT, "")
             return place_at(aim, kind, 0, UNKNOWN, proof=proof, reason=reason)
-        if sides.new == lines and lines:
+        if sides.new == lines and lines and not self._proven:
             return place_at(
                 aim, Verdict.PRESENT, 0, UNKNOWN, proof=Proof.LINE, reason="the file has this content already"
             )
@@ -165,10 +165,14 @@ class _Placing:
         return place_at(aim, Verdict.EXACT, aim.stated, UNKNOWN, proof=proof)
 
     def _anchored(self, aim: Aim, index: int) -> bool:
-        """True when git's anchors allow the index, and no line without LF would come to stand inside the file."""
-        if aim.at_start and index:
+        """True when git's anchors allow the index, and no line without LF would come to stand inside the file.
+
+        At the stated line of a proven file nothing has to be anchored: `-U0` cuts hunks with lines between two changes.
+        """
+        known = self._proven and index == aim.stated
+        if aim.at_start and index and not known:
             return False
-        if aim.at_end and index + len(aim.sides.old) != len(self._image.lines):
+        if aim.at_end and not known and index + len(aim.sides.old) != len(self._image.lines):
             return False
         return not (aim.sides.unterminated and self._glues(aim.sides, index))
 

@@ -76,7 +76,8 @@ class FilePatch:
     st_mode values (0o100644, 0o100755, 0o120000) or None when the patch does not say (the mode of an `index` line is
     the old one only: it asks for no change); `old_blob` and `new_blob` are the (abbreviated) object ids of the `index`
     line or "". `header` holds the raw lines between the file before and the first hunk (with a binary patch's own),
-    `line_number` is the line of the first of them that names the file.
+    `line_number` is the line of the first of them that names the file. `commit` counts the commits of a mailbox from 0:
+    a rename of one reads what those before it left.
     """
 
     change: Change
@@ -91,6 +92,7 @@ class FilePatch:
     binary: BinaryPatch | None
     header: bytes
     line_number: int
+    commit: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,17 +32,23 @@ _CHANGES = (b"+", b"-")
 _COUNTS_HINT = "make the patch anew, or correct the counts with `recountdiff`"
 _MAX_NUMBER = 999_999_999
 _MARKER = NO_NEWLINE + b" "
+# What begins another commit between two files: of `git format-patch --stdout`, `git log -p --reverse`, `hg export`.
+_COMMIT = compile_lazily(rb"(From|commit) [0-9a-f]{40}([0-9a-f]{24})?[ \r]?|# HG changeset patch\r?$")
 _STRIPPED = (b"", b"\r")  # an empty context line whose blank was stripped on the way
 
 
 class _Reader:
-    """Where the reading stands: `floor` is behind the last file; `bare_returns` are body lines that are only a CR."""
+    """Where the reading stands: `floor` is behind the last file; `bare_returns` are body lines that are only a CR.
 
-    __slots__ = ("bare_returns", "binary_room", "floor", "spans", "text")
+    `commit` counts the commits of a mailbox.
+    """
+
+    __slots__ = ("bare_returns", "binary_room", "commit", "floor", "spans", "text")
 
     def __init__(self, text: PatchText) -> None:
         self.text = text
         self.binary_room = MAX_BINARY
+        self.commit = 0
         self.floor = 0
         self.spans: list[tuple[int, int]] = []
         self.bare_returns: list[int] = []
@@ -133,12 +139,14 @@ def _read_file(reader: _Reader, header: Header) -> FilePatch:
             )
     top = reader.floor if reader.spans else header.start  # what stands above the first file is the preamble
     head = text.join(top, hunks[0].line_number - 1 if hunks else index)
+    if reader.spans and any(map(_COMMIT.match, text.lines[reader.floor : header.start])):
+        reader.commit += 1
     reader.spans.append((header.start, index))
     reader.floor = index
-    return _file_patch(header, hunks, binary, head)
+    return _file_patch(header, hunks, binary, head, reader.commit)
 
 
-def _file_patch(header: Header, hunks: list[Hunk], binary: BinaryPatch | None, head: bytes) -> FilePatch:
+def _file_patch(header: Header, hunks: list[Hunk], binary: BinaryPatch | None, head: bytes, commit: int) -> FilePatch:
     return FilePatch(
         change=header.change,
         old_name=header.old_name,
@@ -152,6 +160,7 @@ def _file_patch(header: Header, hunks: list[Hunk], binary: BinaryPatch | None, h
         binary=binary,
         header=head,
         line_number=header.start + 1,
+        commit=commit,
     )
 
 
@@ -294,6 +303,12 @@ def _check_behind(text: PatchText, index: int) -> None:
 
 
 def _check_sides(text: PatchText, header: Header, hunks: list[Hunk]) -> None:
+    inserted: dict[tuple[int, int], Hunk] = {}
+    for hunk in hunks:
+        place = hunk.old_start, hunk.new_start
+        if not hunk.old_count and inserted.setdefault(place, hunk) is not hunk:
+            why = f"line {inserted[place].line_number} inserts there too"
+            raise text.error(hunk.line_number - 1, "two hunks insert in one place", why=why)
     for hunk in hunks if header.change in (Change.CREATE, Change.DELETE) else ():
         if header.change is Change.CREATE and hunk.old_count:
             raise text.error(

@@ -57,6 +57,20 @@ def test_context_at_the_stated_line_is_exact() -> None:
     assert placed.proof is Proof.LINE
 
 
+INNER = b"@@ -4,3 +4,3 @@\n-4\n+four\n 5\n-6\n+six\n"
+
+
+def test_hunk_with_context_between_its_changes_only_stands_at_its_line_of_a_proven_file() -> None:
+    content = numbered(*range(1, 10))
+    placed = only(INNER, content, proven=True)
+    assert (placed.verdict, placed.line, placed.proof) == (Verdict.EXACT, 4, Proof.LOCK)
+    assert patched(INNER, content, proven=True) == b"1\n2\n3\nfour\n5\nsix\n7\n8\n9\n"
+
+
+def test_hunk_with_context_between_its_changes_only_is_anchored_in_a_file_that_is_not_proven() -> None:
+    assert "it must stand at the end of the file" in only(INNER, numbered(*range(1, 10))).reason
+
+
 def test_context_elsewhere_is_an_offset_whose_scope_is_unproven() -> None:
     placed = only(MIDDLE, numbered(0, 0, *range(1, 10)))
     assert (placed.verdict, placed.line, placed.offset) == (Verdict.OFFSET, 6, 2)
@@ -348,6 +362,12 @@ def test_two_hunks_never_share_a_line() -> None:
     assert first.verdict is Verdict.EXACT
     assert second.verdict is Verdict.CONFLICT
     assert second.reason == "overlaps hunk 1, which stands at line 4"
+
+
+def test_equal_line_is_inserted_without_context_where_the_file_is_proven() -> None:
+    again = b"@@ -1,0 +2 @@\n+1\n"
+    assert patched(again, b"1\n", proven=True) == b"1\n1\n"
+    assert only(again, b"1\n").verdict is Verdict.PRESENT
 
 
 def test_insertions_at_one_point_keep_their_order() -> None:

@@ -15,6 +15,7 @@ from patchkit.diff.crosscheck import crosscheck
 from patchkit.diff.model import BinaryKind, Change, FilePatch, Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.render import render_patch
+from patchkit.diff.reverse import reverse_patch
 from patchkit.errors import PatchFormatError
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -110,6 +111,7 @@ BAD = {
     "bad-gnu-ed.patch": (1, "looks like an ed script"),
     "bad-gnu-normal.patch": (1, "looks like a normal diff"),
     "bad-gz-truncated.patch.gz": (1, "ends too early"),
+    "bad-hand-created-twice-over.patch": (8, "line 5 inserts there too"),
     "bad-hand-counts-swapped.patch": (3, "says 1 old and 3 new lines, here are 2 and 3"),
     "bad-hand-hunk-changes-nothing.patch": (3, "changes nothing"),
     "bad-hand-hunk-longer-behind-a-blank.patch": (8, "longer than it says"),
@@ -225,6 +227,11 @@ def test_of_two_mails_the_second_header_stands_before_its_file() -> None:
     assert first.header.startswith(b"diff --git a/f b/f\n")
     assert second.header.startswith(b"-- \n2.")
     assert b"Subject: [PATCH 2/2] Add g" in second.header
+
+
+def test_two_mails_are_two_commits_and_a_patch_without_mails_is_one() -> None:
+    assert [file.commit for file in read("git-two-mails.patch").files] == [0, 1]
+    assert {file.commit for file in reverse_patch(read("git-format-patch.patch")).files} == {0}
 
 
 def test_numbers_sections_and_blobs_are_read() -> None:
