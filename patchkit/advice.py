@@ -20,6 +20,7 @@ def advise(plan: Plan, asked: Asked, request: Request, situation: Situation) -> 
     """Yield advice for a refused plan."""
     yield from _cut_on_release(plan, asked)
     yield from _switched_off_below(plan, asked)
+    yield from _switched_off_beside(plan, asked)
     if request.terms.strip is not None:
         yield from _other_strip(plan, request, situation)
 
@@ -57,6 +58,23 @@ def _switched_off_below(plan: Plan, asked: Asked) -> Iterator[str]:
                 yield (
                     f"{own.name} edits lines of {other.name} in {edit.path}, which CONFIG_{gate} switches off: "
                     f"--set CONFIG_{gate}=y, or gate it, as `patchkit series lint` says"
+                )
+
+
+def _switched_off_beside(plan: Plan, asked: Asked) -> Iterator[str]:
+    """Name the toggles of a series that take out lines which its refused patches were cut on."""
+    off = {(one.layer, one.patch) for one in plan.decisions if one.outcome in (Outcome.DISABLED, Outcome.GUARDED_OFF)}
+    refused = {(one.layer, one.patch) for one in plan.decisions if one.refused}
+    for label, series in named_series(asked.found, plan.tree):
+        stack = series.entries
+        for edit in find_edits([(entry.patch, entry.strip) for entry in stack]) if refused else ():
+            own, other = stack[edit.patch], stack[edit.other]
+            gate, needed = own.trailers.config, other.trailers.config
+            if needed and (label, own.name) in refused and (label, other.name) in off:
+                mend = f"let {gate} `depends on {needed}` in the Kconfig" if gate else f"gate it: `Config: {needed}`"
+                yield (
+                    f"{own.name}:{edit.line_number} {edit.words} {other.name} in {edit.path}, which "
+                    f"CONFIG_{needed} switches off: CONFIG_{needed}=y, or {mend}"
                 )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from patchkit.decision import Decision, Outcome
+from patchkit.left_out import left_out_as
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin, Receipt
 from patchkit.record import replace
-from patchkit.stack import WantedLayer, WantedPatch, left_out_as, stands_in
+from patchkit.stack import WantedLayer, WantedPatch, stands_in
 from patchkit.tree import Entries
 
 

@@ -10,11 +10,12 @@ from patchkit.config.fault import Fault, by_place, refuse
 from patchkit.diff.text import sha256_of_patch
 from patchkit.errors import OtherReleaseError, PatchkitError, RefusedError, UsageError
 from patchkit.guarding import without_barred
+from patchkit.left_out import TAKEN_OUT
 from patchkit.plan import Situation
 from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.series import BELOW_NAME, Series, applies, available_series, find_series, read_entries
-from patchkit.stack import TAKEN_OUT, WantedLayer
+from patchkit.stack import WantedLayer
 from patchkit.target import TargetTree
 from patchkit.toggles import Settled, given_assignments, kept_assignments, settle
 from patchkit.wanted import OTHER_RELEASE, Terms, TreeNames, ad_hoc_layer, series_layer

@@ -108,9 +108,8 @@ def refused_beside(
     That is tried as it is without a setting, and with all its toggles on.
     """
     told: set[str] = set()
-    plain = tuple(one for one in shipped.entries if not one.trailers.config)
-    for patches, when in ((plain, ""), (shipped.entries, " with its toggles on")):
-        _, below = place_cut(shipped, tree, release, patches)
+    for switched_on, when in ((frozenset[str](), ""), (None, " with its toggles on")):
+        _, below = place_cut(shipped, tree, release, shipped.entries, switched_on=switched_on)
         files = {PurePosixPath(path): entry for path, entry in below.files}
         touched = frozenset(path for path, _ in below.files)
         above = render_stack(PristineEntries(release, files), (layer,), pristine=release, touched=touched)

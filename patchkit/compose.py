@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from patchkit.diff.model import FilePatch, Patch
 from patchkit.errors import RefusedError, TreeChangedError
+from patchkit.left_out import NEEDS_NOTHING, TAKEN_OUT
 from patchkit.overlay import Overlay
 from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
 from patchkit.record import dataclass, replace
 from patchkit.series import parse_entry
-from patchkit.stack import NEEDS_NOTHING, TAKEN_OUT, WantedLayer, WantedPatch, render_stack
+from patchkit.stack import WantedLayer, WantedPatch, render_stack, restated
 from patchkit.trailers import parse_trailers
 
 Stored = Callable[[str], bytes]
@@ -133,11 +134,12 @@ def _below(situation: Situation, layers: tuple[WantedLayer, ...]) -> Overlay:
 
 
 def _existing(layer: AppliedLayer, stored: Stored) -> WantedLayer:
+    cut = tuple(_cut_patch(patch, stored) for patch in layer.patches)
     return WantedLayer(
         number=layer.number,
         origin=layer.origin,
         name=layer.name,
-        patches=tuple(_placed_patch(patch, stored) for patch in layer.patches),
+        patches=tuple(map(_as_placed, cut, restated(cut), layer.patches)),
         artifact=None,
         strict=layer.origin is not Origin.AD_HOC,
         base=None,
@@ -149,18 +151,24 @@ def _existing(layer: AppliedLayer, stored: Stored) -> WantedLayer:
     )
 
 
-def _placed_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
+def _cut_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
     raw = stored(applied.sha256)
     patch = parse_entry(raw, source=applied.name)
     if applied.reverse:
         from patchkit.diff.reverse import reverse_patch
 
         patch = reverse_patch(patch)
+    if len(applied.paths) != len(patch.files) or (applied.enabled and len(applied.lines) != len(patch.files)):
+        raise TreeChangedError(
+            f"{applied.name}: the receipt does not fit the stored patch",
+            why=f"it places {len(applied.paths)} files, the patch has {len(patch.files)}",
+            hint="reinstall the engine and apply again",
+        )
     return WantedPatch(
         name=applied.name,
         sha256=applied.sha256,
         raw=raw,
-        patch=_as_placed(patch, applied),
+        patch=patch,
         mapping=applied.mapping,
         paths=applied.paths,
         reverse=applied.reverse,
@@ -171,27 +179,28 @@ def _placed_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
     )
 
 
-def _as_placed(patch: Patch, applied: AppliedPatch) -> Patch:
-    if applied.enabled and (len(applied.paths) != len(patch.files) or len(applied.lines) != len(patch.files)):
-        raise TreeChangedError(
-            f"{applied.name}: the receipt does not fit the stored patch",
-            why=f"it places {len(applied.paths)} files, the patch has {len(patch.files)}",
-            hint="reinstall the engine and apply again",
-        )
+def _as_placed(cut: WantedPatch, here: WantedPatch, applied: AppliedPatch) -> WantedPatch:
+    """Return a patch stated where it was placed; `here` is it as it is stated beside those that are left out."""
     if not applied.enabled:
-        return patch
-    return replace(patch, files=tuple(_file_as_placed(*pair) for pair in zip(patch.files, applied.lines, strict=True)))
+        return cut
+    offsets = [_offsets(*pair) for pair in zip(here.patch.files, applied.lines, strict=True)]
+    return replace(here, patch=_moved(here.patch, offsets), cut=_moved(cut.patch, offsets))
 
 
-def _file_as_placed(file: FilePatch, lines: tuple[int, ...]) -> FilePatch:
+def _offsets(file: FilePatch, lines: tuple[int, ...]) -> tuple[int, ...]:
     if len(lines) != len(file.hunks):
-        return file
+        return (0,) * len(file.hunks)
+    return tuple(line - hunk.old_start if line else 0 for hunk, line in zip(file.hunks, lines, strict=True))
+
+
+def _moved(patch: Patch, offsets: Sequence[tuple[int, ...]]) -> Patch:
     from patchkit.moving import move_hunk
 
-    hunks = tuple(
-        move_hunk(hunk, line - hunk.old_start if line else 0) for hunk, line in zip(file.hunks, lines, strict=True)
+    files = (
+        replace(file, hunks=tuple(map(move_hunk, file.hunks, moves))) if any(moves) else file
+        for file, moves in zip(patch.files, offsets, strict=True)
     )
-    return replace(file, hunks=hunks)
+    return replace(patch, files=tuple(files))
 
 
 def _standing(layer: WantedLayer, there: tuple[AppliedLayer, ...]) -> AppliedLayer | None:

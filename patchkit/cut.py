@@ -1,4 +1,4 @@
-"""A series on the tree that it is cut against: all gates on, retired patches and those for other releases left out."""
+"""A series on the tree that it is cut against: its gates on, retired patches and those for other releases left out."""
 
 from __future__ import annotations
 
@@ -24,15 +24,21 @@ def released_situation(tree: TargetTree, release: Entries) -> Situation:
 
 
 def place_cut(
-    series: Series, tree: TargetTree, entries: Entries, patches: Sequence[PatchEntry]
+    series: Series,
+    tree: TargetTree,
+    entries: Entries,
+    patches: Sequence[PatchEntry],
+    *,
+    switched_on: Collection[str] | None = None,
 ) -> tuple[WantedLayer, Rendering]:
     """Place patches of a series as `apply` will once `entries` stand in the lock: they are what it was cut against.
 
-    An offset contradicts that, and then the file counts as proven by nothing.
+    An offset contradicts that, and then the file counts as proven by nothing. `switched_on` are the gates that are on,
+    None for all.
     """
     wanted = replace(series, lock=None, entries=tuple(patches))
     situation = released_situation(tree, entries)
-    terms = Terms(unlocked=True, package_only=True, configuration=_all_gates(patches))
+    terms = Terms(unlocked=True, package_only=True, configuration=_gates(patches, switched_on))
     layer = series_layer(wanted, Origin.USER, series.version, situation, terms, TreeNames(entries))
     everything = layer_paths(layer)
     proven = replace(layer, strict=False, artifact=_provisional(tree, everything))
@@ -49,8 +55,10 @@ def layer_paths(layer: WantedLayer) -> list[str]:
     return sorted({path for wanted in layer.patches if wanted.enabled for pair in wanted.paths for path in pair} - {""})
 
 
-def _all_gates(entries: Sequence[PatchEntry]) -> Mapping[str, Assignment]:
+def _gates(entries: Sequence[PatchEntry], switched_on: Collection[str] | None) -> Mapping[str, Assignment]:
     symbols = {entry.trailers.config for entry in entries} - {""}
+    if switched_on is not None:
+        symbols &= set(switched_on)
     return {
         symbol: Assignment(symbol=symbol, value="y", kind=ValueKind.BOOL, origin="series lock") for symbol in symbols
     }

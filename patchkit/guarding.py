@@ -11,18 +11,18 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.config.autoconf import MODULE
 from patchkit.config.supply import C_SUFFIXES
 from patchkit.errors import UnsafePathError
 from patchkit.generated import Generated
+from patchkit.left_out import guarded_reason, unset_reason
 from patchkit.overlay import Overlay
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
-from patchkit.stack import Rendering, WantedLayer, WantedPatch, guarded_reason, render_stack, unset_reason
+from patchkit.stack import Rendering, WantedLayer, WantedPatch, is_guard, render_stack, restated
 from patchkit.target import TargetTree
-from patchkit.trailers import Toggle, parse_trailers
 from patchkit.travelling import PLACE
 from patchkit.tree import Entries, Kind, TreeEntry, path_of
 from patchkit.version import VERSION
@@ -112,8 +112,14 @@ def guard_stack(
         for decision in whole.decisions
         if decision.refused
     ]
+    plain = dict(rendering.files)
     made = {
-        path: _standing_file(path, pristine.get(path_of(path)), recorder.steps[path], standing, generated, tree)
+        path: _standing_file(
+            _File(path, before := pristine.get(path_of(path)), recorder.steps[path], plain.get(path, before)),
+            standing,
+            generated,
+            tree,
+        )
         for path in (sorted(recorder.guarded) if not problems else ())
     }
     problems += [problem for one in made.values() for problem in one.problems]
@@ -125,14 +131,21 @@ def guard_stack(
     )
 
 
-def _standing_file(
-    path: str, before: TreeEntry | None, steps: list[Step], standing: Guards, generated: Generated, tree: TargetTree
-) -> _Made:
+class _File(NamedTuple):
+    """A file before all patches, what each makes of it, and what plain patching makes with the present values."""
+
+    path: str
+    before: TreeEntry | None
+    steps: list[Step]
+    plain: TreeEntry | None
+
+
+def _standing_file(file: _File, standing: Guards, generated: Generated, tree: TargetTree) -> _Made:
     """Return the file that stands in the tree with the mark of the values, or a new one where it is made of else."""
-    made_of = _digest(before, steps, generated, tree)
-    there = standing.find(path, made_of)
+    made_of = _digest(file.before, file.steps, generated, tree)
+    there = standing.find(file.path, made_of)
     if there is None:
-        made = _guard_file(path, before, steps, generated, tree)
+        made = _guard_file(file, generated, tree)
         return made if made.selected else replace(made, made_of=made_of)
     from patchkit.config.guard_constants import remarked
 
@@ -222,25 +235,24 @@ def _is_guard(patch: WantedPatch) -> bool:
         return False
     if not patch.enabled and not patch.reason.startswith(unset_reason(patch.config)):
         return False
-    return parse_trailers(patch.patch.preamble, source=patch.name).toggle is Toggle.GUARD
+    return is_guard(patch)
 
 
 def _all_on(layers: tuple[WantedLayer, ...], switched: set[int]) -> tuple[WantedLayer, ...]:
-    return tuple(
-        replace(
-            layer,
-            patches=tuple(
-                _switched_on(patch, recorded=switched) if id(patch) in switched else patch for patch in layer.patches
-            ),
-        )
-        for layer in layers
+    """Return the layers with these patches on, by id, and take note of the ids that they have then."""
+    return tuple(replace(layer, patches=_patches_on(layer, switched)) for layer in layers)
+
+
+def _patches_on(layer: WantedLayer, switched: set[int]) -> tuple[WantedPatch, ...]:
+    off = [id(patch) in switched and not patch.enabled for patch in layer.patches]
+    patches = tuple(
+        replace(patch, enabled=True, reason="") if is_off else patch
+        for patch, is_off in zip(layer.patches, off, strict=True)
     )
-
-
-def _switched_on(patch: WantedPatch, *, recorded: set[int]) -> WantedPatch:
-    on = patch if patch.enabled else replace(patch, enabled=True, reason="")
-    recorded.add(id(on))
-    return on
+    if layer.trusted and any(off):  # they stand as they were placed, where other patches were off
+        patches = restated(tuple(replace(patch, patch=patch.cut or patch.patch) for patch in patches))
+    switched.update(id(new) for old, new in zip(layer.patches, patches, strict=True) if id(old) in switched)
+    return patches
 
 
 class _Recorder:
@@ -262,14 +274,9 @@ class _Recorder:
                 self.guarded.add(path)
 
 
-def _guard_file(
-    path: str,
-    before: TreeEntry | None,
-    steps: list[Step],
-    generated: Generated,
-    tree: TargetTree,
-) -> _Made:
+def _guard_file(file: _File, generated: Generated, tree: TargetTree) -> _Made:
     """Return the file with all variants in it, or why that cannot be."""
+    path, before, steps, plain = file
     entries = [entry for _, _, entry in steps]
     if before is None:  # it comes with the first patch, and stands there whatever the toggle says
         before, steps = entries[0], steps[1:]
@@ -288,7 +295,7 @@ def _guard_file(
 
     guard = guard_python if suffix == ".py" else guard_c
     made = [GuardStep(symbol=symbol, content=entry.content) for _, symbol, entry in steps if entry is not None]
-    guarded = guard(before.content, made, _terms(generated, tree))
+    guarded = guard(before.content, made, _terms(generated, tree), None if plain is None else plain.content)
     if guarded.content is None:
         if all(refusal.by_select for refusal in guarded.refusals):
             return _whole(path, steps, "; ".join(dict.fromkeys(one.reason for one in guarded.refusals)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
 from patchkit.archive import Artifact
@@ -101,11 +101,20 @@ def ground_of(series: Series, release: Artifact) -> tuple[Artifact, Lower | None
     return replace(release, entries=lower.ground, touched=(*release.touched, *lower.files)), lower
 
 
-def render_series(series: Series, release: Artifact, entries: Sequence[PatchEntry] | None = None) -> Rendered:
-    """Place the patches of a series (or the first few of them, `entries`) on a released tree."""
+def render_series(
+    series: Series,
+    release: Artifact,
+    entries: Sequence[PatchEntry] | None = None,
+    *,
+    switched_on: Collection[str] | None = None,
+) -> Rendered:
+    """Place the patches of a series (or the first few of them, `entries`) on a released tree.
+
+    `switched_on` are the gates that are on, None for all.
+    """
     ground, lower = ground_of(series, release)
     patches = series.entries if entries is None else entries
-    layer, rendering = place_cut(series, ground.tree, ground.entries, patches)
+    layer, rendering = place_cut(series, ground.tree, ground.entries, patches, switched_on=switched_on)
     return Rendered(artifact=ground, release=release, lower=lower, layer=layer, rendering=rendering)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator
 from patchkit.asking import Request, label_of, series_of
 from patchkit.drift import check_workable
 from patchkit.errors import RefusedError
+from patchkit.left_out import TAKEN_OUT
 from patchkit.plan import Plan, Situation
 from patchkit.receipt import Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.series import Series
 from patchkit.session import Session
-from patchkit.stack import TAKEN_OUT
 from patchkit.toggles import usage_of
 from patchkit.workflow import Result, apply_request
 

@@ -8,34 +8,15 @@ from patchkit.commits import Grounds, decide_files, grounds_of_base
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Patch
 from patchkit.errors import UnsafePathError
+from patchkit.left_out import NO_CHANGE, NOTHING_HERE, TAKEN_OUT, UPSTREAMED, left_out_as, unset_reason
 from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
-from patchkit.record import dataclass
+from patchkit.record import dataclass, replace
+from patchkit.restating import Stacked, restate_patches
 from patchkit.strip import UNKNOWN
+from patchkit.trailers import Toggle, parse_trailers
 from patchkit.tree import Entries, TreeEntry
-
-UPSTREAMED = "the tree has all of it already"
-TAKEN_OUT = "taken out"
-NOTHING_HERE = "none of its files is in this tree"
-NO_CHANGE = "it has no change yet"
-NEEDS_NOTHING = frozenset({UPSTREAMED, NOTHING_HERE, NO_CHANGE})
-"""Why a patch that is switched on is not in the tree: as it is there, it has nothing to do."""
-
-
-def unset_reason(config: str) -> str:
-    """Return why a patch is left out whose toggle is off."""
-    return f"CONFIG_{config} is not set"
-
-
-def guarded_reason(config: str) -> str:
-    """Return why a patch with `Toggle: guard` does nothing while its toggle is off; more may follow."""
-    return f"CONFIG_{config} is not set; its guards stand in the files"
-
-
-def left_out_as(config: str, reason: str) -> Outcome:
-    """Return what is said of a patch that is left out for a reason, but for a retired one."""
-    return Outcome.GUARDED_OFF if config and reason.startswith(guarded_reason(config)) else Outcome.DISABLED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +25,7 @@ class WantedPatch:
 
     `paths`, `mapping` and `config` are as in AppliedPatch; `enabled` is False with a `reason` when a toggle or
     Retires-When leaves it out; `retired` tells the two apart. `placed`: its hunks are stated where they were placed
-    on the layer's base.
+    on the layer's base; `cut` is it then as it was cut, on all patches before it, as far from where it says.
     """
 
     name: str
@@ -59,6 +40,7 @@ class WantedPatch:
     reason: str
     retired: bool = False
     placed: bool = False
+    cut: Patch | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,6 +131,28 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
     return good
 
 
+def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
+    """Return the patches of a layer, as they were cut, stated for a tree without those that are switched off."""
+    away = [_is_away(patch) for patch in patches]
+    if not any(away):
+        return patches
+    stack = [
+        Stacked(patch=patch.patch, paths=patch.paths, there=not gone, guard=is_guard(patch))
+        for patch, gone in zip(patches, away, strict=True)
+    ]
+    return tuple(replace(old, patch=new) for old, new in zip(patches, restate_patches(stack), strict=True))
+
+
+def _is_away(patch: WantedPatch) -> bool:
+    """Tell whether the patches above were cut on one that is left out."""
+    return not patch.enabled and patch.reason.startswith((TAKEN_OUT, unset_reason(patch.config)))
+
+
+def is_guard(patch: WantedPatch) -> bool:
+    """Tell whether a patch says that guards switch it."""
+    return bool(patch.config) and parse_trailers(patch.patch.preamble, source=patch.name).toggle is Toggle.GUARD
+
+
 def stands_in(entries: Entries, layer: WantedLayer, wanted: WantedPatch) -> bool:
     """Tell whether a tree alone, without the layers below, has all that a patch changes."""
     base = Overlay(entries)
@@ -166,7 +170,8 @@ def _render_layer(
     unproven: set[str] = set(otherwise)
     proven = _prover(layer, unproven)
     decisions = []
-    for wanted in layer.patches:
+    patches = layer.patches if layer.placed else restated(layer.patches)
+    for given, wanted in zip(layer.patches, patches, strict=True):
         if not wanted.enabled:
             unproven.update(path for pair in wanted.paths for path in pair)
             outcome = Outcome.RETIRED if wanted.retired else left_out_as(wanted.config, wanted.reason)
@@ -176,8 +181,8 @@ def _render_layer(
             grounds = Grounds(base=base, pristine=Overlay(pristine), proven=proven, strict=layer.strict, moved=moved)
             decisions.append(_render_patch(layer, wanted, overlay, grounds))
             if watch is not None:
-                watch(wanted, overlay)
-        if base is not None and wanted is not layer.patches[-1] and _is_in_base(layer, wanted):
+                watch(given, overlay)
+        if base is not None and wanted is not patches[-1] and _is_in_base(layer, wanted):
             base.merge(decide_files(wanted.patch, wanted.paths, base, grounds_of_base(base))[1])
     return decisions, unproven
 
@@ -200,8 +205,8 @@ def _sha256_at(overlay: Overlay, path: str) -> str | None:
 
 
 def _is_in_base(layer: WantedLayer, wanted: WantedPatch) -> bool:
-    """Tell whether the next patch stood on this one: as it was cut in its series, or as the receipt has it."""
-    return wanted.placed if layer.placed else not wanted.retired
+    """Tell whether the next patch stands on this one: as it is stated now, or as the receipt has it."""
+    return wanted.placed if layer.placed else wanted.enabled
 
 
 def _layer_base(layer: WantedLayer, pristine: Entries, below: frozenset[str]) -> Overlay | None:

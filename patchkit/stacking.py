@@ -17,12 +17,26 @@ _END = 1 << 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Editing:
-    """A hunk (`line_number` is its line in the patch) of one patch, by place in the series, on lines of `other`."""
+    """A hunk (`line_number` is its line in the patch) of one patch, by place in the series, on lines of `other`.
+
+    `context` is the first of them (and its line that of the patch) where all are context: the hunk neither edits them
+    nor changes what is beside them.
+    """
 
     patch: int
     other: int
     path: str
     line_number: int
+    context: bytes | None = None
+
+    @property
+    def words(self) -> str:
+        """Say what the hunk does; the name of the other patch follows."""
+        if self.context is None:
+            return "edits lines of"
+        text = self.context.strip()[:60].decode("utf-8", "backslashreplace")
+        shown = "".join(char if char.isprintable() else "?" for char in text)
+        return f"has in its context, at `{shown}`, what is made by"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,18 +83,30 @@ def _edits_in(file: FilePatch, standing: Sequence[_Owned], number: int, path: st
             seen.add(one.patch)
         yield from (Editing(patch=number, other=other, path=path, line_number=file.line_number) for other in seen)
         return
+    needed: dict[int, Editing] = {}
     for hunk in file.hunks:
         for one in standing:
-            if one.patch not in seen and one.patch != number and _needs(hunk, one):
-                seen.add(one.patch)
-                yield Editing(patch=number, other=one.patch, path=path, line_number=hunk.line_number)
+            if one.patch == number:
+                continue
+            edits = any(run.start <= one.end and run.end >= one.start for run in _runs(hunk))
+            if not edits and (one.patch in needed or not _is_around(hunk, one)):
+                continue
+            if one.patch not in needed or (needed[one.patch].context is not None and edits):
+                at, text = (hunk.line_number, None) if edits else _old_line(hunk, max(one.start, _first(hunk)))
+                needed[one.patch] = Editing(patch=number, other=one.patch, path=path, line_number=at, context=text)
+    yield from needed.values()
 
 
-def _needs(hunk: Hunk, one: _Owned) -> bool:
+def _is_around(hunk: Hunk, one: _Owned) -> bool:
     start, end = _first(hunk), _first(hunk) + hunk.old_count
-    if one.start < end and one.end > start and (one.start < one.end or one.start > start):
-        return True
-    return any(run.start <= one.end and run.end >= one.start for run in _runs(hunk))
+    return one.start < end and one.end > start and (one.start < one.end or one.start > start)
+
+
+def _old_line(hunk: Hunk, place: int) -> tuple[int, bytes]:
+    """Return the line of the patch, and its text, that stands for a line of the file."""
+    old = [(at, line) for at, line in enumerate(hunk.lines, hunk.line_number + 1) if line[:1] not in (b"+", b"\\")]
+    at, line = old[place - _first(hunk)]
+    return at, line[1:]
 
 
 def _first(hunk: Hunk) -> int:

@@ -17,8 +17,9 @@ from patchkit.pattern import compile_lazily
 from patchkit.record import replace
 from patchkit.resources import patches_directory
 from patchkit.series import PatchEntry, Series, applies, available_series, find_series, read_series, retired
-from patchkit.stacking import find_edits
+from patchkit.stacking import Editing, find_edits
 from patchkit.toggles import added_symbols, kconfig_files, read_toggles, usage_of
+from patchkit.trailers import Toggle
 
 if TYPE_CHECKING:
     from patchkit.config.kconfig import Menu
@@ -112,11 +113,10 @@ def lint_combinations(series: Series, artifact: Artifact) -> tuple[Finding, ...]
 
 
 def _combination(series: Series, artifact: Artifact, on: Collection[str]) -> Iterator[Finding]:
-    entries = tuple(entry for entry in series.entries if entry.trailers.config in ("", *on))
     place = artifact.file or str(artifact.tree.root)
     words = f"with {', '.join(f'CONFIG_{gate}' for gate in sorted(on)) or 'no toggle'} on alone, on {place}"
     try:
-        rendered = render_series(series, artifact, entries)
+        rendered = render_series(series, artifact, switched_on=on)
     except PatchkitError as error:
         yield _error(str(series.directory), f"{words}: {error.what}\n{error.why}".rstrip())
         return
@@ -214,13 +214,20 @@ def _unordered(series: Series, toggles: Toggles, *, lower: Sequence[PatchEntry] 
         if lower and not edit.other < len(lower) <= edit.patch:
             continue
         own, other = entries[edit.patch], entries[edit.other]
-        if other.trailers.config and not _goes_along(own, other, toggles.menu, series):
-            gate = other.trailers.config
-            mend = (
-                f"let {own.trailers.config} depend on {gate}" if own.trailers.config else f"gate it: `Config: {gate}`"
-            )
-            what = f"edits lines of {other.name} in {edit.path}, which CONFIG_{gate} switches off: {mend}"
-            yield _error(f"{series.directory / own.name}:{edit.line_number}", what)
+        if not other.trailers.config or _goes_along(own, other, toggles.menu, series):
+            continue
+        guards = Toggle.GUARD is own.trailers.toggle is other.trailers.toggle
+        if edit.context is None or lower or not guards:  # beside lines of each other guards stand apart
+            what = f"{edit.words} {other.name} in {edit.path}, which CONFIG_{other.trailers.config} switches off"
+            yield _error(f"{series.directory / own.name}:{edit.line_number}", f"{what}: {_mend(edit, own, other)}")
+
+
+def _mend(edit: Editing, own: PatchEntry, other: PatchEntry) -> str:
+    gate, needed = own.trailers.config, other.trailers.config
+    if not gate:
+        return f"gate it: `Config: {needed}`"
+    guards = edit.context is not None and other.trailers.toggle is not Toggle.GUARD
+    return f"let {gate} depend on {needed}{' (or let guards switch both)' if guards else ''}"
 
 
 def _goes_along(own: PatchEntry, other: PatchEntry, menu: Menu, series: Series) -> bool:

@@ -13,13 +13,14 @@ from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import inflate_patch
 from patchkit.errors import SeriesError, UnsafePathError, WrongTreeError
 from patchkit.generated import module_path
+from patchkit.left_out import guarded_reason, unset_reason
 from patchkit.lock import Lock, LockedArtifact, LockMatch, lock_command, match_lock
 from patchkit.plan import Situation
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
 from patchkit.resources import patches_directory, runtime_directory
 from patchkit.series import PatchEntry, Series, applies, missing_requirements, retired, stale_entries
-from patchkit.stack import WantedLayer, WantedPatch, guarded_reason, unset_reason
+from patchkit.stack import WantedLayer, WantedPatch
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle

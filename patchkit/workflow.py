@@ -14,12 +14,12 @@ from patchkit.errors import TreeChangedError, UsageError
 from patchkit.following import compile_anew, generated_files, is_stale
 from patchkit.generated import Generated, generated_again
 from patchkit.kept_patches import KeptPatches
+from patchkit.left_out import TAKEN_OUT
 from patchkit.plan import Plan, Situation, make_plan
 from patchkit.preflight import foresee_refusals
 from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.session import Session, Standing
-from patchkit.stack import TAKEN_OUT
 from patchkit.state import StateDirectory
 from patchkit.target import TargetTree
 from patchkit.toggles import Settled

@@ -424,6 +424,69 @@ def test_a_flip_makes_no_guard_anew(full: Site, monkeypatch: pytest.MonkeyPatch)
     assert left == []
 
 
+BESIDE = "".join(f"row {number}\n" for number in range(20))
+
+
+def beside(on: Collection[str]) -> dict[str, str]:
+    """Return the files with patches on whose hunks stand in each other's context."""
+    text, more = FILES["vllm/step.py"], BESIDE
+    for gate, *pairs in (
+        ("FAST", ("    y += 3\n", "    y += 30\n    y += 31\n"), ("row 5\n", "five\nfive and more\n")),
+        ("OTHER", ("    y += 5\n", "    y += 50\n"), ("row 7\n", "seven\n")),
+        ("FASTER", ("    y += 7\n", ""), ("row 9\n", "nine\n")),
+    ):
+        if gate in on:
+            text, more = (whole.replace(*pair) for whole, pair in zip((text, more), pairs, strict=True))
+    return {**FILES, "vllm/step.py": text, "vllm/text.json": more}
+
+
+def add_beside(site: Site, toggle: str = "guard") -> None:
+    (site.patches / "vllm" / "Kconfig").write_text(KCONFIG.replace("\tdepends on FAST\n", ""))
+    (site.root / "vllm" / "text.json").write_text(BESIDE)
+    for gate, before in (("FAST", ()), ("OTHER", ("FAST",)), ("FASTER", ("FAST", "OTHER"))):
+        site.add(gate, beside(before), beside((*before, gate)), toggle=toggle)
+
+
+def test_guard_patches_in_the_context_of_each_other_are_switched_one_by_one(site: Site, tmp_path: Path) -> None:
+    """They touch no line of each other; also where no guard can stand, and through layers that come and go."""
+    add_beside(site)
+    pristine = snapshot(site.root)
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert run(["series", "lint", str(site.patches), "--root", str(site.root)]) == 0
+    assert site.apply() == 0
+    on: set[str] = set()
+    patch = tmp_path / "more.diff"
+    patch.write_bytes(diff(FILES, changed(FILES, other=("1", "2"))))
+    for gate in ("OTHER", "FASTER", "FAST", "OTHER", "FAST", "OTHER", "FASTER", "FAST"):
+        on ^= {gate}
+        assert site.patchkit("config", "set", f"CONFIG_{gate}={'y' if gate in on else 'n'}") == 0
+        for step in (["apply", *target, "--patch", str(patch)], ["revert", *target, "more.diff"], ()):
+            made: dict[str, object] = {}
+            exec(beside(on)["vllm/step.py"] + "made = tail(0)\n", made)  # noqa: S102 -- code of this file
+            assert site.ask("step.tail(0)") == str(made["made"])
+            assert site.read("text.json") == beside(on)["vllm/text.json"]
+            assert not step or run(step) == 0
+    assert run(["revert", *target]) == 0
+    assert difference(snapshot(site.root), pristine) == []
+
+
+def test_select_patches_in_the_context_of_each_other_are_refused_and_said_why(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_beside(site, toggle="select")
+    assert site.apply() == 0
+    capsys.readouterr()
+    assert site.patchkit("config", "set", "CONFIG_OTHER=y") == 1
+    said = told(capsys)
+    why = "has in its context, at `y += 30`, what is made by 0001-fast.patch in vllm/step.py, which CONFIG_FAST"
+    assert (
+        said.count(f"warning: 0002-other.patch:14 {why} switches off: CONFIG_FAST=y, or let OTHER `depends on FAST`")
+        == 1
+    )
+    assert run(["series", "lint", str(site.patches), "--root", str(site.root)]) == 1
+    assert f"0002-other.patch:14: error: {why} switches off: let OTHER depend on FAST (or let guards" in told(capsys)
+
+
 @pytest.mark.parametrize("toggle", ["guard", "select"])
 def test_a_patch_that_was_taken_out_stays_out_until_it_is_applied_again(site: Site, toggle: str) -> None:
     site.add("FAST", FILES, changed(FILES, step=("x + 1", "x + 10")), toggle=toggle)

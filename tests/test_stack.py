@@ -314,7 +314,7 @@ class TestGates:
         plan = one.put(one.series({"0001.patch": first, "0002.patch": needing}))
         assert outcomes(plan) == {"0001.patch": "retired", "0002.patch": "applies"}
 
-    def test_patch_over_a_disabled_one_is_placed_by_scope(self) -> None:
+    def test_patch_over_a_disabled_one_is_stated_where_its_lines_are_then(self) -> None:
         """With the lock the pristine file is the base; the disabled patch moves what comes after it."""
         longer = {**TREE, NAME: top(MODULE, 4)}
         after = edited("    e = d\n", "    e = d + 1\n", longer)
@@ -323,8 +323,26 @@ class TestGates:
         plan = one.put(one.series(patches, lock=make_lock(patches, TREE, after)))
         assert outcomes(plan) == {"0001.patch": "disabled", "0002.patch": "applies"}
         placement = plan.decisions[1].files[0].placements[0]
-        assert (placement.offset, placement.proof.value) == (-4, "scope")
+        assert placement.line == MODULE.splitlines().index("    e = d") + 1 - 3
+        assert (placement.offset, placement.proof.value) == (0, "lock")
         assert one.contents[NAME] == THIRD[NAME]
+
+    @pytest.mark.parametrize("locked", [True, False], ids=["locked", "unlocked"])
+    def test_patch_over_a_disabled_one_does_not_go_where_the_same_lines_stood_with_it(self, *, locked: bool) -> None:
+        def functions(*numbers: int) -> str:
+            return "".join(f"def f{number}(x):\n{lines(8, name='    x +=')}    return x\n\n\n" for number in numbers)
+
+        text = functions(1, 2, 3, 4)
+        two, three = text.index("def f2"), text.index("def f3")
+        wanted = text[:two] + text[two:three].replace("x += 5", "x += 50") + text[three:]
+        files, more = {**TREE, NAME: text}, {**TREE, NAME: functions(0) + text}
+        after = {**TREE, NAME: functions(0) + wanted}
+        patches = {"0001.patch": header("first", Config="A") + diff(files, more), "0002.patch": diff(more, after)}
+        one = world(files)
+        lock = make_lock(patches, files, after) if locked else None
+        plan = one.put(one.series(patches, lock=lock))
+        assert outcomes(plan) == {"0001.patch": "disabled", "0002.patch": "applies"}
+        assert one.contents[NAME] == wanted
 
 
 def test_mode_of_a_new_file_and_a_link_are_kept() -> None:

@@ -73,3 +73,12 @@ def test_a_file_that_a_patch_makes_is_wholly_its_own() -> None:
     assert edits({"f": BASE}, made, {**made, "g": changed(lines(9), ("line 9\n", "9\n"))}) == {(1, 0)}
     assert edits({"f": BASE}, made, {"f": BASE}) == {(1, 0)}
     assert edits({"f": BASE}, made, {**made, "f": changed(BASE, ("line 9\n", "9\n"))}) == set()
+
+
+def test_lines_in_the_context_are_told_from_lines_that_are_edited() -> None:
+    one = changed(BASE, ("line 20\n", "twenty\n"), ("line 30\n", "thirty\n"))
+    near = changed(one, ("line 22\n", "22\n"))
+    for second, context, line in ((near, b"twenty", 7), (changed(near, ("thirty\n", "30\n")), None, 14)):
+        raws = diff({"f": BASE}, {"f": one}), diff({"f": one}, {"f": second})
+        (edit,) = find_edits([(parse_patch(raw, source="x"), 1) for raw in raws])
+        assert (edit.context, edit.line_number) == (context, line)

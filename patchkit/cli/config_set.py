@@ -63,7 +63,7 @@ def show_change(done: Reconfigured, output: Output) -> None:
     plan = done.result.plan
     if plan.refused:
         show_plan(plan, output)
-    for warning in (*plan.warnings, *done.result.warnings):
+    for warning in (*(() if plan.refused else plan.warnings), *done.result.warnings):  # a plan shows its own
         output.note(f"warning: {warning}", style="doubt")
     for change in done.changes:
         output.line(_words(change))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Placement, Verdict
 from patchkit.generated import module_path
+from patchkit.left_out import left_out_as
 from patchkit.output import Output, one_line
 from patchkit.plan import FileEdit, Plan
 from patchkit.receipt import AppliedLayer, Receipt
 from patchkit.session import Condition
-from patchkit.stack import left_out_as
 from patchkit.target import TargetTree
 
 if TYPE_CHECKING:

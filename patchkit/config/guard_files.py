@@ -54,10 +54,13 @@ class GuardedFile:
     selected: tuple[Refusal, ...] = ()
 
 
-def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
-    """Return a Python file that holds every variant that the steps' symbols can make, verified by folding."""
+def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms, plain: bytes | None = None) -> GuardedFile:
+    """Return a Python file that holds every variant that the steps' symbols can make, verified by folding.
+
+    `plain` is what plain patching makes with the present values, where that is known.
+    """
     with _collector_paused():
-        return _guard_python(base, steps, terms)
+        return _guard_python(base, steps, terms, plain)
 
 
 @contextmanager
@@ -72,7 +75,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
+def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms, plain: bytes | None) -> GuardedFile:
     symbols = symbols_of(steps)
     try:
         grounds: list[PythonGround] = []
@@ -81,7 +84,7 @@ def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guar
             grounds.append(PythonGround(lines))
             return grounds[-1]
 
-        composed, replay, selected = compose_settled(base, steps, terms, read)
+        composed, replay, selected = compose_settled(base, steps, terms, read, plain)
         if composed.refusals:
             return _refused(composed.refusals)
         ground = next(one for one in grounds if one.lines == list(composed.lines))
@@ -106,14 +109,14 @@ def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> Guar
     )
 
 
-def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms) -> GuardedFile:
+def guard_c(base: bytes, steps: Sequence[GuardStep], terms: Terms, plain: bytes | None = None) -> GuardedFile:
     """Return a C, C++ or CUDA file that holds every variant, verified by folding its directives to the exact lines.
 
     It includes nothing: whoever writes it includes autoconf.h where CONFIG_ names stand.
     """
     symbols = symbols_of(steps)
     try:
-        composed, replay, selected = compose_settled(base, steps, terms, CGround)
+        composed, replay, selected = compose_settled(base, steps, terms, CGround, plain)
         if composed.refusals:
             return _refused(composed.refusals)
         lines = spliced(composed.lines, composed.edits)

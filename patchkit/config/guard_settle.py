@@ -6,6 +6,7 @@ So `select` does it, for these lines alone: the values decide what stands there,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 
 from patchkit.config.guard_compose import Composed, Refusal, RefusedGuardsError, compose_guards
 from patchkit.config.guard_ground import Ground
@@ -39,16 +40,22 @@ class Terms:
 
 
 def compose_settled(
-    base: bytes, steps: Sequence[GuardStep], terms: Terms, read: Callable[[list[bytes]], Ground]
+    base: bytes,
+    steps: Sequence[GuardStep],
+    terms: Terms,
+    read: Callable[[list[bytes]], Ground],
+    plain: bytes | None,
 ) -> tuple[Composed, Replay, tuple[Refusal, ...]]:
     """Make the guards; what none can switch, and what a patch that is always on stands on, is settled.
 
-    Returns the replay in which it is, and what was settled, and why.
+    `plain` is what plain patching makes with the present values: the replay of the steps must make it too. Returns the
+    replay in which it is settled, and what was settled, and why.
     """
     symbols = symbols_of(steps)
     switched_on = frozenset(symbol for symbol in symbols if terms.values.get(symbol) == "y")
     recorded = record_changes(read_lines(base), [(step.symbol, read_lines(step.content)) for step in steps])
     try:
+        _require_plain(recorded, switched_on, plain)
         settled = _grounded(_Settled(replay=recorded), switched_on)
         while True:
             composed = compose_guards(settled.replay, symbols, terms.needs, read)
@@ -60,6 +67,17 @@ def compose_settled(
     except RefusedGuardsError as error:
         refused = Composed(lines=(), edits=(), levels=(), refusals=(error.refusal,))
         return refused, recorded, ()
+
+
+def _require_plain(replay: Replay, switched_on: frozenset[str], plain: bytes | None) -> None:
+    """Refuse where plain patching placed a hunk elsewhere than where it stands beside all others."""
+    replayed = replay.lines(switched_on)
+    if plain is None or replayed is None or (wanted := read_lines(plain)) == replayed:
+        return
+    pairs = enumerate(zip_longest(replayed, wanted), 1)
+    line = next(number for number, (one, other) in pairs if one != other)
+    reason = "plain patching makes something else of it with the present values: a hunk was placed elsewhere"
+    raise RefusedGuardsError(Refusal(symbols=tuple(sorted(switched_on)), line=line, reason=reason))
 
 
 def symbols_of(steps: Sequence[GuardStep]) -> tuple[str, ...]:

@@ -59,6 +59,18 @@ def test_patch_on_lines_of_another_needs_a_dependency() -> None:
     assert "CONFIG_B edits lines of CONFIG_A: add `depends on A`" in refusal.reason
 
 
+def test_plain_patching_that_makes_something_else_is_refused() -> None:
+    """Guards stand where a hunk stands beside all others; plain patching may have found another place without them."""
+    first = BASE.replace("b(x)", "bb(x)")
+    steps = steps_of(("A", first), ("B", first.replace("d(x)", "dd(x)")))
+    terms = Terms(module=MODULE, needs={}, values={"B": "y"})
+    plain = BASE.replace("d(x)", "dd(x)")
+    assert guard_python(BASE.encode(), steps, terms, plain.encode()).refusals == ()
+    (refusal,) = guard_python(BASE.encode(), steps, terms, BASE.replace("c(x)", "dd(x)").encode()).refusals
+    assert (refusal.symbols, refusal.line, refusal.by_select) == (("B",), 6, False)
+    assert "a hunk was placed elsewhere" in refusal.reason
+
+
 def test_two_patches_on_lines_of_a_third_need_a_dependency() -> None:
     first = BASE.replace("c(x)", "cc(x)")
     second = first.replace("cc(x)", "ccc(x)")
