@@ -15,13 +15,13 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SCHEMA = 1
+_OTHERS = ("-shim-", "-cost-", "-check-")  # records of something else than a workload's kernels
 
 
 def read_records(directory: Path) -> list[dict[str, Any]]:
     """Return a directory's records of kernels in the order of their names; ValueError for one of another schema."""
     records = []
-    kernels = (path for path in directory.glob("*.json") if "-shim-" not in path.name and "-cost-" not in path.name)
-    for path in sorted(kernels):
+    for path in sorted(path for path in directory.glob("*.json") if not any(kind in path.name for kind in _OTHERS)):
         record = json.loads(path.read_text())
         if record.get("schema") != SCHEMA or "shape" not in record:
             raise ValueError(f"{path}: no record of `attention bench`")
