@@ -46,10 +46,10 @@ def library_path() -> Path:
 
 def library_refusal(problem: Problem, name: str) -> str:
     """Return why the library's kernel of a name cannot run on the problem's device, "" where it may."""
-    if reason := refusal_here(problem):
-        return reason
     if problem.device != "cuda" or torch.cuda.get_device_capability() != _HOPPER:
         return "is built for Hopper (compute capability 9.0)"
+    if reason := refusal_here(problem):
+        return reason
     return loading_refusal(library_path(), name)
 
 
