@@ -196,7 +196,7 @@ def _is_usable() -> bool:
 
     try:
         torch.cuda.synchronize()
-    except RuntimeError:
+    except (RuntimeError, AssertionError):  # the latter by a torch without CUDA
         return False
     return True
 
