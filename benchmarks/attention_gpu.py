@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.parts import Part, run_parts, work
 from patchkit.attention.build import LIBRARY, build_library
-from patchkit.errors import RefusedError
+from patchkit.errors import PatchkitError, RefusedError
+from patchkit.output import Output
 
 if TYPE_CHECKING:
     from patchkit.attention.check import CheckResult
@@ -53,7 +54,11 @@ def main() -> int:
     working.add_argument("names", nargs="+")
     working.set_defaults(act=lambda given: work(parts(), given.names, given.directory, is_usable=_is_usable))
     given = parser.parse_args()
-    status: int = given.act(given)
+    try:
+        status: int = given.act(given)
+    except PatchkitError as error:
+        Output().error(error)
+        return int(error.status)
     return status
 
 

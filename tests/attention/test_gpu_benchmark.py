@@ -145,6 +145,21 @@ def test_without_a_gpu_it_says_so_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_a_library_and_nvcc_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(_native: Path, _cache: Path) -> object:
+        raise RefusedError("there is no nvcc", hint="install the CUDA toolkit")
+
+    monkeypatch.setattr(attention_gpu, "_has_gpu", lambda: True)
+    monkeypatch.setattr(attention_gpu, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(attention_gpu, "build_library", build)
+    monkeypatch.delenv("PATCHKIT_ATTENTION_LIBRARY", raising=False)
+    monkeypatch.setattr("sys.argv", ["attention_gpu", "run", "--out", str(tmp_path / "results")])
+    assert attention_gpu.main() == 1
+    assert "error: there is no nvcc\nnext: install the CUDA toolkit\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("nvcc", [True, False], ids=["with nvcc", "without nvcc"])
 def test_what_is_packed_runs_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], nvcc: bool
