@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def pack(directory: Path) -> int:
-    """Lay the kernels, these scripts, the CUDA library and FlashAttention 3 into a directory (about 13 MB)."""
+    """Lay the kernels, these scripts, the CUDA library and FlashAttention 3 into a directory."""
     from patchkit.attention.peers import pack_peers
 
     ignored = shutil.ignore_patterns("__pycache__", "out", "results")
