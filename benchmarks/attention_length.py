@@ -1,10 +1,10 @@
 """What a token costs as a sequence grows, with the SM clock beside it, under two protocols on one GPU.
 
-    python -m benchmarks.attention_length DIR     writes DIR/<device>-cost-per-token.json
+It is the part `cost per token` of attention_gpu.py.
 
 Under both, the L2 cache is overwritten before every call, and NVML is asked for the SM clock while the GPU works.
 
-- apart: one length after the other, 40 calls of each in a row, as benchmarks/attention_peers.py does. The GPU is busy
+- apart: one length after the other, 40 calls of each in a row, as attention_peers.py does. The GPU is busy
   for eight times as long at 128k as at 16k, and may come to its power limit there alone.
 - alike: the lengths take turns, and each turn has the same number of tokens (8 calls at 16k, one at 128k) and is
   followed by the same pause, so that every length meets the GPU in the same state.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,8 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks.attention_cases import PREFILLS, make_prefill
-from patchkit.attention.device import device_facts
-from patchkit.attention.report import SCHEMA
+from patchkit.attention.report import SCHEMA, record_path
 from patchkit.attention.timing import time_in_a_row
 from patchkit.runtime.attention.registry import kernel_named
 
@@ -40,30 +38,24 @@ _ASK_SECONDS = 0.001
 Call = Callable[[], object]
 
 
-def main() -> int:
-    """Measure both protocols and write the record."""
-    if len(sys.argv) != 2:  # noqa: PLR2004
-        print(__doc__)
-        return 2
-    facts = device_facts("cuda")
+def measure_lengths(facts: dict[str, object], command: str, directory: Path) -> str:
+    """Measure both protocols and write the record; "", since nothing here can be wrong without an error."""
     calls = _calls()
     for call in calls.values():
         for _ in range(3):
             call()
-    results = [*_apart(calls), *_alike(calls)]
-    for one in results:
+    results = []
+    for one in (*_apart(calls), *_alike(calls)):
         print(
-            f"{one['protocol']} {one['tokens'] >> 10}k: {one['nanoseconds_per_token']:.3f} ns a token "
+            f"  {one['protocol']} {one['tokens'] >> 10}k: {one['nanoseconds_per_token']:.3f} ns a token "
             f"({one['tenth_percentile']:.3f} to {one['ninetieth_percentile']:.3f}), {one['cycles_per_token']:.2f} "
             f"cycles, SM clock {one['sm_clock_mhz']} MHz ({one['lowest_sm_clock_mhz']} at the lowest), "
             f"{one['watts']} W, reasons {one['reasons']}"
         )
-    document = {"schema": SCHEMA, "command": "python -m benchmarks.attention_length", "kernel": KERNEL}
-    name = str(facts["device"]).lower().replace(" ", "-")
-    path = Path(sys.argv[1]) / f"{name}-cost-per-token.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**document, "device": facts, "results": results}, indent=1) + "\n")
-    return 0
+        results.append(one)
+    document = {"schema": SCHEMA, "command": command, "kernel": KERNEL, "device": facts, "results": results}
+    record_path(facts, "cost per token", directory).write_text(json.dumps(document, indent=1) + "\n")
+    return ""
 
 
 def _calls() -> dict[int, Call]:
@@ -159,7 +151,3 @@ def _result(protocol: str, tokens: int, times: list[float], seen: list[tuple[int
         "watts": round(statistics.median(one[1] for one in seen)),
         "reasons": reasons,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,92 +1,43 @@
-"""The attention kernels beside FlexAttention, FlashAttention 3, cuDNN and FlashAttention 2, in one process on one GPU.
+"""A workload by ours, FlexAttention, FlashAttention 3, cuDNN and FlashAttention 2, in one process on one GPU.
 
-    python -m benchmarks.attention_peers pack DIR     fetches FlashAttention 3, packs all that the GPU machine needs
-    python -m benchmarks.attention_peers run --out R  there, in DIR: builds, measures, writes records to R
-                                    [--only TEXT]     of the workloads that have the text in their names
-
-PATCHKIT_ATTENTION_LIBRARY names a library that is built already.
+It is the part of attention_gpu.py that has the workload's name.
 Every forward is captured in a CUDA graph and replayed, the L2 cache overwritten before each replay. TFLOP/s count keys
 that are seen.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from benchmarks.two_machines import pack_or_run
 from patchkit.attention.bench import BenchResult
-from patchkit.attention.build import build_library
 from patchkit.attention.case import problem_of
-from patchkit.attention.device import device_facts
-from patchkit.attention.peers import load_peers, pack_peers
 from patchkit.attention.timing import Timing
 from patchkit.attention.workload import GPU, operations, visible_pairs
 from patchkit.record import replace
 from patchkit.runtime.attention.problem import BACKWARD
 from patchkit.runtime.attention.registry import load_kernels
 
-COMMAND = "python -m benchmarks.attention_peers run"
 (BACKWARD_NAME,) = (one.name for one in GPU if one.step == BACKWARD)
-CHECKOUT = Path(__file__).resolve().parent.parent
 REPEATS = 40
 
 Call = Callable[[], Any]
 
 
-def main() -> int:
-    """Pack or run."""
-    return pack_or_run(__doc__, pack_all, run_all, run_all)
-
-
-def pack_all(directory: Path) -> int:
-    """Lay the kernels, this script and FlashAttention 3 into a directory (about 12 MB)."""
-    for part in ("patchkit", "native/attention", "benchmarks"):
-        shutil.copytree(
-            CHECKOUT / part, directory / part, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "out")
-        )
-    pack_peers(directory, progress=print)
-    print(f"packed; on the GPU machine, in {directory}: python3 -m benchmarks.attention_peers run --out results")
-    return 0
-
-
-def run_all(directory: Path, only: str = "") -> int:
-    """Measure every case and write a record for each into a directory, in the form of `attention bench --record`."""
-    import os
-
-    from patchkit.attention.report import table, write_records
-    from patchkit.runtime.attention.hopper_library import VARIABLE, library_path
-
-    facts = device_facts("cuda")
-    with tempfile.TemporaryDirectory() as scratch:
-        if library_path() is None:
-            os.environ[VARIABLE] = str(build_library(CHECKOUT / "native", Path(scratch)).library)
-        load_peers(CHECKOUT)
-        results = list(_results(only))
-    for line, _ in table(results):
-        print(line)
-    write_records(results, facts, COMMAND, directory)
-    return 0
-
-
-def _results(only: str) -> Iterator[BenchResult]:
+def results_of(workload: str) -> Iterator[BenchResult]:
+    """Yield what every kernel and every peer did with the workload of a name."""
     from benchmarks import attention_cases as cases
 
-    for case in (one for one in cases.PREFILLS if only in one.name):
+    for case in (one for one in cases.PREFILLS if one.name == workload):
         made = cases.make_prefill(case)
         for name, call in cases.prefill_calls(made):
             yield _result(case.name, name, call, partial(made.error, name))
-        del made
     errors: dict[str, float] = {}
-    for name, call in cases.backward_calls() if only in BACKWARD_NAME else ():
+    for name, call in cases.backward_calls() if workload == BACKWARD_NAME else ():
         errors = errors or cases.backward_errors()
         yield _result(BACKWARD_NAME, name, call, partial(errors.__getitem__, name), graph=False)
-    for case in (one for one in cases.PAGED if only in one.name):
+    for case in (one for one in cases.PAGED if one.name == workload):
         for name, call, count, error in cases.paged_calls(case):
             yield _result(case.name, name, call, error, count=count)
 
@@ -98,8 +49,14 @@ def _result(
     try:
         times = [one / count for one in measure(call, graph=graph)]
         return result_of(workload, kernel, times, error())
-    except (RuntimeError, ValueError, TypeError) as refused:
-        return replace(result_of(workload, kernel, [], 0.0), fault=str(refused).splitlines()[0][:120])
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as refused:  # AttributeError: its library is not loaded
+        said = (str(refused) or type(refused).__name__).splitlines()[0][:120]
+        return replace(result_of(workload, kernel, [], 0.0), fault=said)
 
 
 def result_of(workload: str, kernel: str, times: list[float], error: float) -> BenchResult:
@@ -148,7 +105,3 @@ def measure(call: Call, *, graph: bool) -> list[float]:
         end.record()
     torch.cuda.synchronize()
     return sorted(begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

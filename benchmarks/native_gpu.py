@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import native
-from benchmarks.attention_peers import CHECKOUT
+from benchmarks.attention_gpu import CHECKOUT
 from benchmarks.two_machines import pack_or_run
 from patchkit.attention.peers import DISTRIBUTION, LIBRARY, SPECIFIER, pack_peers
 from patchkit.fetch import fetch_distribution

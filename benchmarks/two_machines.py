@@ -7,13 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def pack_or_run(
-    description: str | None,
-    pack: Callable[[Path], int],
-    run: Callable[[Path], int],
-    run_some: Callable[[Path, str], int] | None = None,
-) -> int:
-    """Read `pack DIR` or `run --out DIR`, do it and return its exit status; `run --only TEXT` where a part can run."""
+def pack_or_run(description: str | None, pack: Callable[[Path], int], run: Callable[[Path], int]) -> int:
+    """Read `pack DIR` or `run --out DIR`, do it and return its exit status."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     packing = commands.add_parser("pack")
@@ -22,10 +17,6 @@ def pack_or_run(
     running = commands.add_parser("run")
     running.add_argument("--out", dest="directory", metavar="DIR", type=Path, required=True)
     running.set_defaults(act=run)
-    if run_some is not None:
-        running.add_argument("--only", metavar="TEXT", default="", help="only what has this in its name")
     given = parser.parse_args()
-    if getattr(given, "only", "") and run_some is not None:
-        return run_some(given.directory, given.only)
     status: int = given.act(given.directory)
     return status

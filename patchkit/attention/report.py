@@ -76,11 +76,10 @@ def write_records(
     """Write a record per workload, named after device and workload; a record that is there is replaced."""
     import json
 
-    directory.mkdir(parents=True, exist_ok=True)
     written = []
     for workload in dict.fromkeys(result.workload for result in results):
         mine = [result for result in results if result.workload == workload]
-        path = directory / f"{_slug(str(facts['device']))}-{_slug(workload)}.json"
+        path = record_path(facts, workload, directory)
         shapes = [shape_document(one) for one in (*GPU, *CPU) if one.name == workload]
         document = {
             **bench_document(mine, facts, command),
@@ -90,6 +89,12 @@ def write_records(
         path.write_text(json.dumps(document, indent=1) + "\n")
         written.append(path)
     return written
+
+
+def record_path(facts: dict[str, object], name: str, directory: Path) -> Path:
+    """Return the file of a record, named after the device and what it is of, in a directory that is made."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory / f"{_slug(str(facts['device']))}-{_slug(name)}.json"
 
 
 def _slug(name: str) -> str:

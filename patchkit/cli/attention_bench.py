@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from patchkit.cli.attention_check import SEED
 from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus, RefusedError
 from patchkit.output import Output
@@ -24,7 +25,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.option("--case", "text", default="", metavar="TEXT", help="Only workloads with this text in their name.")
 @click.option("--device", type=click.Choice(("cpu", "cuda")), default=None, help="Default: CUDA where there is some.")
 @click.option("--calls", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Timed calls of each.")
-@click.option("--seed", type=int, default=0, show_default=True, help="What the inputs are drawn from.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="What the inputs are drawn from.")
 @click.option("--peers", type=_DIRECTORY, help="Where `attention peers` left FlashAttention 3.")
 @click.option("--plot", "picture", type=_FILE, metavar="FILE.svg", help="Write a bar chart.")
 @click.option("--record", type=_DIRECTORY, help="Write a JSON record per workload there.")
@@ -58,18 +59,33 @@ def command(  # noqa: PLR0913 -- an option each
     from patchkit.attention.device import device_facts
     from patchkit.attention.peers import load_peers
 
+    _require_places(picture, record)
     if peers is not None:
         load_peers(peers)
     results = run_bench(names=names, text=text, device=where, calls=calls, seed=seed, tell=output.progress)
     facts = device_facts(where)
+    status = _show(results, facts, output)
     _write(results, facts, picture, record)
-    return _show(results, facts, output)
+    return status
 
 
 def _command_line() -> str:
     import sys
 
     return typed("patchkit", *sys.argv[1:])
+
+
+def _require_places(picture: Path | None, record: Path | None) -> None:
+    """Refuse to measure for minutes what could not be written then."""
+    if picture is not None and not picture.parent.is_dir():
+        raise RefusedError(
+            f"the results could not be written: {picture}", why=f"  there is no directory {picture.parent}"
+        )
+    try:
+        if record is not None:
+            record.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritten(error) from error
 
 
 def _write(results: list[BenchResult], facts: dict[str, object], picture: Path | None, record: Path | None) -> None:
@@ -82,7 +98,11 @@ def _write(results: list[BenchResult], facts: dict[str, object], picture: Path |
         if record is not None:
             write_records(results, facts, _command_line(), record)
     except OSError as error:
-        raise RefusedError(f"the results could not be written: {error.filename}", why=f"  {error.strerror}") from error
+        raise _unwritten(error) from error
+
+
+def _unwritten(error: OSError) -> RefusedError:
+    return RefusedError(f"the results could not be written: {error.filename}", why=f"  {error.strerror}")
 
 
 def _show(results: list[BenchResult], facts: dict[str, object], output: Output) -> int:

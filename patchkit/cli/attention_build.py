@@ -27,7 +27,6 @@ def command(*, output: Output) -> int:
     from patchkit.native.cache import cache_directory
     from patchkit.resources import native_directory
 
-    output.acting = True
     built = build_library(native_directory(), cache_directory(), on_start=lambda: _tell(output))
     if output.machine:
         output.document(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from patchkit.attention.check import CheckResult
 
 DTYPES = ("float32", "float16", "bfloat16")
+SEED = click.IntRange(0, 2**63 - 1)
 
 
 @click.command("check", short_help="Hold every kernel against the float64 reference.")
@@ -22,7 +23,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 @click.option("--case", "text", default="", metavar="TEXT", help="Only cases with this text in their name.")
 @click.option("--device", type=click.Choice(("cpu", "cuda")), default=None, help="Default: CUDA where there is some.")
 @click.option("--compile", "compiling", is_flag=True, help="Compile the Triton kernels for sm_90; needs no GPU.")
-@click.option("--seed", type=int, default=0, show_default=True, help="What the inputs are drawn from.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="What the inputs are drawn from.")
 @json_option
 def command(
     *,

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from patchkit.attention.case import SHAPES, make_inputs
+from patchkit.record import replace
 from patchkit.runtime.attention import hopper_library
 from patchkit.runtime.attention.problem import AttentionError
 
@@ -111,7 +112,7 @@ def _last(library: Path, name: str) -> Any:
 
 def _inputs(case: str) -> tuple[Any, Any, torch.Tensor, torch.Tensor]:
     (found,) = (one for one in SHAPES if one.name == case)
-    inputs = make_inputs(found, "cpu")
+    inputs = make_inputs(replace(found, dtype="bfloat16"), "cpu")
     out = torch.empty_like(inputs.query, memory_format=torch.contiguous_format)
     return inputs, found.pattern, out, torch.empty(inputs.heads, len(out))
 
@@ -152,7 +153,7 @@ def test_every_member_of_a_prefill_has_its_value(build: Build, monkeypatch: pyte
         "kv_heads": 2,
         "head_dim": 64,
         "pack": 2,
-        "bfloat": 0,
+        "bfloat": 1,
         "odd_room": len(odd) - 1,
         "window": 24,
         "anchors": 5,
@@ -194,7 +195,7 @@ def test_every_member_of_a_decode_has_its_value(build: Build) -> None:
         "heads": 9,
         "kv_heads": 3,
         "head_dim": 64,
-        "bfloat": 0,
+        "bfloat": 1,
         "page_bits": 4,
         "window": 24,
         "anchors": 5,
@@ -223,7 +224,7 @@ def test_a_status_of_cuda_is_an_error(build: Build) -> None:
 )
 def test_a_stale_library_is_not_called(build: Build, changes: list[tuple[str, str]], source: str, why: str) -> None:
     library = build(*changes, source=source)
-    refusal = hopper_library.loading_refusal(library, "patchkit_decode")
+    refusal = hopper_library.loading_refusal(str(library), "patchkit_decode")
     assert refusal.startswith(str(library))
     assert why in refusal
     assert refusal.endswith("build it again: patchkit attention build")
@@ -244,9 +245,14 @@ def test_what_is_no_library_and_what_is_not_there_are_told_apart(
 ) -> None:
     monkeypatch.delenv("PATCHKIT_ATTENTION_LIBRARY", raising=False)
     path = tmp_path / "library.so"
-    assert hopper_library.loading_refusal(path, "patchkit_decode") == "libpatchkit_attention.so is not built"
+    assert (
+        hopper_library.loading_refusal(hopper_library.library_path(), "patchkit_decode")
+        == "libpatchkit_attention.so is not built"
+    )
     monkeypatch.setenv("PATCHKIT_ATTENTION_LIBRARY", str(path))
     said = hopper_library.loading_refusal(hopper_library.library_path(), "patchkit_decode")
     assert said == f"{path}, which PATCHKIT_ATTENTION_LIBRARY names, is not there"
     path.write_text("cut short")
-    assert f"{path} cannot be loaded (" in hopper_library.loading_refusal(path, "patchkit_decode")
+    assert f"{path} cannot be loaded (" in hopper_library.loading_refusal(
+        hopper_library.library_path(), "patchkit_decode"
+    )

@@ -44,7 +44,7 @@ def test_a_record_becomes_rows(tmp_path: Path) -> None:
     records = read_records(tmp_path)
     assert list(markdown(records))[2:] == [
         "| prefill 32k, D 128 | **ours** | 0.75 (0.675 to 0.825) | 200 | 2.0e-03 |  |",
-        "| prefill 32k, D 128 | flex | 1.25 (1.125 to 1.375) | 200 | 2.0e-03 |  |",
+        "|  | flex | 1.25 (1.125 to 1.375) | 200 | 2.0e-03 |  |",
     ]
     rows = _rows(records)
     assert [(row.kernel, row.milliseconds, row.max_key, row.dense) for row in rows] == [
@@ -70,6 +70,23 @@ def test_the_kernels_are_chosen_by_the_records_that_are_kept() -> None:
 
 def test_the_table_in_the_documentation_is_that_of_the_records() -> None:
     assert "\n".join(["", *markdown(read_records(RESULTS)), ""]) in (DOCS / "attention-kernels.md").read_text()
+
+
+def test_the_table_has_the_short_before_the_long_and_the_backward_last() -> None:
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in markdown(read_records(RESULTS))]
+    assert [name for name in rows[2:] if name.strip("| ")] == [
+        "prefill 16k, D 128",
+        "prefill 32k, D 128",
+        "prefill 64k, D 128",
+        "prefill 128k, D 128",
+        "prefill 32k, D 64",
+        "dense 32k, D 128",
+        "dense 8 x 2k, D 64",
+        "decode 56 x 32k, page 16",
+        "draft 56 x 4 of 32k, page 16",
+        "chunk 8 x 2k of 32k, page 16",
+        "prefill 32k, D 128, backward",
+    ]
 
 
 def test_the_documentation_names_every_family_in_order() -> None:

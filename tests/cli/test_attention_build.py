@@ -157,6 +157,16 @@ def test_a_user_without_a_home_is_told_to_name_a_place(patchkit: Patchkit, monke
 
 
 @pytest.mark.usefixtures("nvcc")
+def test_a_path_that_nobody_can_read_is_no_success(checkout: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PATCHKIT_NATIVE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "patchkit", "attention", "build"]
+    with Path("/dev/full").open("wb") as full:
+        run = subprocess.run(command, cwd=checkout, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert run.returncode == 1
+    assert b"error: the output could not be written" in run.stderr
+
+
+@pytest.mark.usefixtures("nvcc")
 def test_two_builds_at_once_print_the_same_path(checkout: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PATCHKIT_NATIVE": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "patchkit", "attention", "build"]

@@ -92,6 +92,40 @@ def test_bench_writes_table_picture_and_records(
 
 
 @needs_torch
+@pytest.mark.parametrize("option", ["--plot", "--record"])
+def test_bench_finds_a_place_that_cannot_be_written_before_it_measures(
+    patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setattr("patchkit.attention.benching.run_bench", lambda **_: pytest.fail("it measured"))
+    (tmp_path / "file").write_text("no directory")
+    said = patchkit("attention", "bench", "--case", "dense", "--device", "cpu", option, "file/out.svg")
+    assert said.status == 1
+    assert "the results could not be written: " in said.err
+
+
+@needs_torch
+def test_bench_shows_what_it_could_not_write(
+    patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patchkit.attention import benching
+
+    monkeypatch.setattr(benching, "check_cases", lambda _: [])
+    (tmp_path / "out.svg").symlink_to("gone/out.svg")
+    said = patchkit("attention", "bench", "--case", "dense", "--device", "cpu", "--calls", "1", "--plot", "out.svg")
+    assert said.status == 1
+    assert "torch_flash_cpu" in said.out
+    assert "the results could not be written: " in said.err
+
+
+@needs_torch
+@pytest.mark.parametrize("command", ["check", "bench"])
+def test_seed_is_a_number_that_can_be_drawn_from(patchkit: Patchkit, command: str) -> None:
+    said = patchkit("attention", command, "--seed", str(2**70))
+    assert said.status == 2
+    assert "--seed" in said.err
+
+
+@needs_torch
 def test_bench_leaves_out_what_the_check_finds_wrong(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
     from patchkit.attention import benching
 

@@ -48,9 +48,9 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Te
     window, anchors, dense = window_of(pattern, inputs)
     return {
         **common_members(inputs, out, lse),
-        "key_starts": inputs.key_starts,
-        "odd": counts[1:],
-        "next": counts,
+        "key_starts": inputs.key_starts.data_ptr() if inputs.key_starts is not None else 0,
+        "odd": counts[1:].data_ptr(),
+        "next": counts.data_ptr(),
         "key_row": stride(key, 0),
         "key_head": stride(key, 1),
         "value_row": stride(value, 0),

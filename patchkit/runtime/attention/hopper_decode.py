@@ -34,23 +34,29 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
         triton_decode.run(inputs, pattern, out, lse)
         return
     whole = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
-    call = _call(replace(inputs, query=aligned(inputs.query)), pattern, whole, lse)
-    start(_NAME, call, out.device)
+    query = aligned(inputs.query)
+    if query is not inputs.query:
+        inputs = replace(inputs, query=query)
+    start(_NAME, _call(inputs, pattern, whole, lse), out.device)
     if whole is not out:
         out.copy_(whole)
 
 
 def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> dict[str, Any]:
-    key, value, table = inputs.key, inputs.value, inputs.block_table
-    if table is None:
+    key, value, table, lengths = inputs.key, inputs.value, inputs.block_table, inputs.key_lengths
+    if table is None or lengths is None:
         raise AttentionError("decode takes a paged cache")
     window, anchors, dense = window_of(pattern, inputs)
     return {
         **common_members(inputs, out, lse),
-        "key_lengths": inputs.key_lengths,
-        "table": table,
-        **{f"key_{name}": key.stride(place) for place, name in enumerate(("page", "row", "head"))},
-        **{f"value_{name}": value.stride(place) for place, name in enumerate(("page", "row", "head"))},
+        "key_lengths": lengths.data_ptr(),
+        "table": table.data_ptr(),
+        "key_page": key.stride(0),
+        "key_row": key.stride(1),
+        "key_head": key.stride(2),
+        "value_page": value.stride(0),
+        "value_row": value.stride(1),
+        "value_head": value.stride(2),
         "table_row": table.stride(0),
         "page_bits": int(key.shape[1]).bit_length() - 1,
         "window": window,

@@ -25,6 +25,7 @@ VARIABLE = "PATCHKIT_ATTENTION_LIBRARY"
 CALLS = "1"
 """PATCHKIT_CALLS of native/attention/call.h: a library of another one expects other calls."""
 
+_BESIDE = str(Path(__file__).with_name(LIBRARY))
 _HOPPER = (9, 0)
 _NUMBERS = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "float": ctypes.c_float}
 _AGAIN = "build it again: patchkit attention build"
@@ -39,44 +40,39 @@ class _Entry:
     members: frozenset[str]
 
 
-def library_path() -> Path:
+def library_path() -> str:
     """Return where the built library is, or would be."""
-    return Path(_named() or Path(__file__).with_name(LIBRARY))
+    return os.environ.get(VARIABLE) or _BESIDE
 
 
 def library_refusal(problem: Problem, name: str) -> str:
     """Return why the library's kernel of a name cannot run on the problem's device, "" where it may."""
-    if reason := refusal_here(problem):
-        return reason
     if problem.device != "cuda" or torch.cuda.get_device_capability() != _HOPPER:
         return "is built for Hopper (compute capability 9.0)"
+    if reason := refusal_here(problem):
+        return reason
     return loading_refusal(library_path(), name)
 
 
-def loading_refusal(path: Path, name: str) -> str:
+def loading_refusal(path: str, name: str) -> str:
     """Return why a kernel cannot be had of the library at a path, "" where it can."""
-    if not path.is_file():
-        return f"{path}, which {VARIABLE} names, is not there" if _named() else f"{LIBRARY} is not built"
     try:
-        _entry(str(path), name)
+        _entry(path, name)
     except AttentionError as error:
         return str(error)
     return ""
 
 
 def start(name: str, call: dict[str, Any], device: torch.device) -> None:
-    """Start a kernel on the current stream; of a tensor of the call its address is given, of None 0.
+    """Start a kernel on the current stream with the members of its record; it costs some microseconds of every launch.
 
     Raises AttentionError where the library is not there or is another one, and where CUDA refuses.
     """
     path = library_path()
-    if reason := loading_refusal(path, name):
-        raise AttentionError(reason)
-    entry = _entry(str(path), name)
+    entry = _entry(path, name)
     if call.keys() != entry.members:
         raise AttentionError(f"{path}: {name} takes other members: {', '.join(sorted(call.keys() ^ entry.members))}")
-    record = entry.record(**{member: _address(given) for member, given in call.items()})
-    status = entry.function(ctypes.byref(record), torch.cuda.current_stream(device).cuda_stream)
+    status = entry.function(ctypes.byref(entry.record(**call)), torch.cuda.current_stream(device).cuda_stream)
     if status:
         raise AttentionError(f"{name} could not be started: CUDA error {status}")
 
@@ -85,12 +81,12 @@ def common_members(inputs: Inputs, out: Tensor, lse: Tensor) -> dict[str, Any]:
     """Return the members that every kernel's record has and that say the same in each."""
     query = inputs.query
     return {
-        "query": query,
-        "key": inputs.key,
-        "value": inputs.value,
-        "out": out,
-        "lse": lse,
-        "query_starts": inputs.query_starts,
+        "query": query.data_ptr(),
+        "key": inputs.key.data_ptr(),
+        "value": inputs.value.data_ptr(),
+        "out": out.data_ptr(),
+        "lse": lse.data_ptr(),
+        "query_starts": inputs.query_starts.data_ptr(),
         "query_row": stride(query, 0),
         "query_head": stride(query, 1),
         "tokens": query.shape[0],
@@ -107,17 +103,13 @@ def stride(tensor: Tensor, dimension: int) -> int:
     return int(tensor.stride(dimension) if tensor.shape[dimension] > 1 else tensor.shape[-1] * tensor.shape[-2])
 
 
-def _named() -> str:
-    return os.environ.get(VARIABLE, "")
-
-
-def _address(given: Any) -> Any:
-    return given.data_ptr() if isinstance(given, Tensor) else given
-
-
 @cache
 def _entry(path: str, name: str) -> _Entry:
-    """Return a kernel of a library; raises AttentionError where it cannot be loaded, or is not the one that we call."""
+    """Return a kernel of a library; raises AttentionError where it is not there, or is not the one that we call."""
+    if not Path(path).is_file():
+        raise AttentionError(
+            f"{LIBRARY} is not built" if path == _BESIDE else f"{path}, which {VARIABLE} names, is not there"
+        )
     try:
         library = ctypes.CDLL(path)
     except OSError as error:

@@ -247,6 +247,7 @@ def _compilations() -> tuple[Compilation, ...]:
     found: list[Compilation] = []
     for dtype, dim, dense, variant in (
         ("bf16", 64, False, {}),
+        ("bf16", 64, False, {"CAUSAL": False}),
         ("bf16", 96, False, {}),
         ("bf16", 128, False, {}),
         ("fp16", 128, True, {"SOFTCAP": True, "LEARNED": True, "GRAD_LSE": True}),
@@ -288,7 +289,8 @@ def _compilation(function: Any, dtype: str, tile: Tile, given: dict[str, Any]) -
         else:
             types[name] = "fp32" if name in _SCALARS else "i32"
     return Compilation(
-        name=f"{function.__name__} {dtype} {given['D']}{' mend' if given.get('MEND') else ''}",
+        name=f"{function.__name__} {dtype} {given['D']}{'' if given.get('CAUSAL', True) else ' both-sided'}"
+        f"{' mend' if given.get('MEND') else ''}",
         function=function,
         signature=types,
         constants={name: value for name, value in given.items() if name in function.arg_names},

@@ -64,6 +64,7 @@ def _compilations() -> tuple[Compilation, ...]:
         one
         for dtype, dim, variant in (
             ("bf16", 64, {}),
+            ("bf16", 64, {"CAUSAL": False}),
             ("bf16", 96, {}),
             ("fp16", 128, {"DENSE": True, "SOFTCAP": True, "LEARNED": True}),
             ("bf16", 128, {}),

@@ -217,7 +217,8 @@ def compilations(dtype: str, dim: int, tile: Tile, variant: dict[str, Any]) -> I
         "FIRST_N": 32, "PAGE": 0, "CAUSAL": True, "DENSE": False, "SOFTCAP": False, "LEARNED": False,
         "PRECISION": "tf32", **variant,
     }  # fmt: skip
-    words = f"{' dense' if constants['DENSE'] else ''}{' pages' if constants['PAGE'] else ''}"
+    traits = {"dense": constants["DENSE"], "both-sided": not constants["CAUSAL"], "pages": constants["PAGE"] > 0}
+    words = "".join(f" {trait}" for trait, there in traits.items() if there)
     for function in (prefill.forward, prefill.mend):
         yield Compilation(
             name=f"{function.__name__} {dtype} {dim}{words}",
@@ -236,6 +237,7 @@ def _compilations() -> tuple[Compilation, ...]:
         ("bf16", 96, {}),
         ("bf16", 128, {}),
         ("fp16", 128, {"SOFTCAP": True, "LEARNED": True}),
+        ("bf16", 64, {"CAUSAL": False}),
         ("bf16", 64, {"DENSE": True}),
         ("bf16", 128, {"DENSE": True, "CAUSAL": False}),
     )
