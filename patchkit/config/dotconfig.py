@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from patchkit.config.fault import Fault
 from patchkit.errors import UsageError
@@ -49,6 +49,7 @@ _LONGEST_VALUE = 1 << 16  # characters; a name of a file has at most 4096
 LONGEST_NUMBER = 64
 """Characters; those of 2**200 would fit."""
 _SHOWN = 120
+_MOST_FAULTS = 20
 _SHORTER = "let the value name a file that holds the text"
 EXPECTED_LINE = (
     'expected a line as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
@@ -75,11 +76,19 @@ def parse_dotconfig(text: str, source: str) -> Settings:
                 faults.append(one)
             else:
                 assignments.append(one)
-    return Settings(assignments=tuple(assignments), faults=tuple(faults))
+    return Settings(assignments=tuple(assignments), faults=(*faults[:_MOST_FAULTS], *_more(faults[_MOST_FAULTS:])))
+
+
+def _more(faults: list[Fault]) -> Iterator[Fault]:
+    """Yield one fault for those that nobody reads to the end: the file is something else."""
+    if faults:
+        why = "is this a .config file?"
+        yield Fault(place=faults[0].place, what=f"{len(faults):,} lines from here on set nothing", why=why)
 
 
 def _read(line: str, origin: str) -> Assignment | Fault:
-    shown = f"  {origin.rpartition(':')[2]} | {line[:_SHOWN].encode('unicode_escape').decode('ascii')}"
+    raw = line[:_SHOWN].encode("utf-8", "surrogateescape")
+    shown = f"  {origin.rpartition(':')[2]} | {repr(raw)[2:-1]}"
     if not_set := _NOT_SET.fullmatch(line):
         return Assignment(symbol=not_set[1], value="n", kind=ValueKind.BOOL, origin=origin)
     match = _ASSIGNED.fullmatch(line)
@@ -97,7 +106,13 @@ def parse_setting(text: str, origin: str = "--set") -> Assignment:
     """Read one `CONFIG_X=value` from a command line, where the shell has taken the quotes of a string."""
     match = _ASSIGNED.fullmatch(text)
     if match is None:
-        raise UsageError(f"{origin} {text!r}: not a setting", why="expected CONFIG_NAME=VALUE, as in CONFIG_X=y")
+        hint = (
+            f"did you mean CONFIG_{text}?"
+            if _ASSIGNED.fullmatch(f"CONFIG_{text}") and not text.startswith("CONFIG_")
+            else ""
+        )
+        why = "expected CONFIG_NAME=VALUE, as in CONFIG_X=y"
+        raise UsageError(f"{origin} {text[:_SHOWN]!r}: not a setting", why=why, hint=hint[:_SHOWN])
     symbol, written = match.groups()
     value, kind = _typed(written) or (written, ValueKind.STRING)
     if too_long := _too_long(value, kind):

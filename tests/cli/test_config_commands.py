@@ -89,6 +89,13 @@ def test_show_tells_values_origins_and_gates(patchkit: Patchkit, where: tuple[st
     assert "rebuild: required" in kernel
 
 
+def test_a_number_that_nobody_gave_has_no_value(patchkit: Patchkit, where: tuple[str, ...], own: Path) -> None:
+    (own / "vllm" / "Kconfig").write_text(KCONFIG + 'config SIZE\n\tint "Size"\nconfig TEXT\n\tstring "Text"\n')
+    shown = patchkit("config", "show", *where).out
+    assert "CONFIG_SIZE has no value  (default)\n" in shown
+    assert 'CONFIG_TEXT=""  (default)\n' in shown
+
+
 def test_show_document(patchkit: Patchkit, where: tuple[str, ...]) -> None:
     document = patchkit("config", "show", *where, "--set", "CONFIG_NOSUCH=y", "--json").document
     assert document["schema"] == 1
@@ -156,6 +163,32 @@ def test_why_keeps_the_other_settings_in_what_to_type(patchkit: Patchkit, where:
     assert patchkit(*typed.replace("VALUE=VALUE", "VALUE=0.5").split()[2:], "--unlocked").status == 0
 
 
+@pytest.mark.parametrize(
+    ("setting", "settings"),
+    [
+        ("CONFIG_SCALE=m", "--set CONFIG_SCALE=y"),
+        ("CONFIG_SIZE=x", "--set CONFIG_SIZE=VALUE"),
+        ("CONFIG_SIZE=11", "--set CONFIG_SIZE=VALUE"),
+        ("CONFIG_SIZE=10", "--set CONFIG_SIZE=10"),
+        ("CONFIG_SHARE=abc", "--set CONFIG_SHARE=VALUE"),
+    ],
+)
+def test_why_does_not_say_to_type_what_is_no_value(
+    setting: str, settings: str, patchkit: Patchkit, where: tuple[str, ...], own: Path
+) -> None:
+    more = 'config SIZE\n\tint "Size"\n\trange 1 10\nconfig SHARE\n\tstring "Share"\n\t# patchkit: decimal\n'
+    (own / "vllm" / "Kconfig").write_text(KCONFIG + more)
+    said = patchkit("config", "why", setting.partition("=")[0], *where, "--set", setting)
+    (typed,) = [line for line in said.out.splitlines() if line.startswith("next: ")]
+    assert typed.endswith(f" --no-shipped {settings}")
+    assert ("VALUE stands for" in said.out) is settings.endswith("VALUE")
+    assert f"asked for: {setting.partition('=')[2]}, --set" in said.out
+
+
+def test_what_patchkit_gives_itself_is_said_to_be_so(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    assert patchkit("config", "why", "VLLM_VERSION", *where).out == "CONFIG_VLLM_VERSION=0.6.3  given by patchkit\n"
+
+
 def test_why_without_a_request_explains_what_hinders(patchkit: Patchkit, where: tuple[str, ...]) -> None:
     document = patchkit("config", "why", "LATER", *where, "--json").document
     assert document["blocked_by"] == [
@@ -169,9 +202,10 @@ def test_why_without_a_request_explains_what_hinders(patchkit: Patchkit, where: 
 
 
 def test_why_of_an_unknown_symbol_names_those_that_are_near(patchkit: Patchkit, where: tuple[str, ...]) -> None:
-    said = patchkit("config", "why", "CONFIG_SCALES", *where)
-    assert said.status == 1
-    assert "did you mean CONFIG_SCALE" in said.err
+    for name in ("CONFIG_SCALES", "scale"):
+        said = patchkit("config", "why", name, *where)
+        assert said.status == 1
+        assert "did you mean CONFIG_SCALE" in said.err
 
 
 def test_set_changes_a_patched_tree_and_tells_derived_symbols(

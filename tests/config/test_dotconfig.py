@@ -83,7 +83,13 @@ def test_line_that_is_no_setting_is_a_fault_with_its_place(line: str) -> None:
 
 def test_a_line_that_is_shown_does_not_steer_the_terminal() -> None:
     (fault,) = parse_dotconfig("\x1b[2J\udcff" + "x" * 1000, ".config").faults
-    assert fault.why.split("\n")[0] == "  1 | \\x1b[2J\\udcff" + "x" * 115
+    assert fault.why.split("\n")[0] == "  1 | \\x1b[2J\\xff" + "x" * 115
+
+
+def test_of_a_file_that_is_none_not_every_line_is_told() -> None:
+    faults = parse_dotconfig("what\n" * 100, "x").faults
+    assert len(faults) == 21
+    assert (faults[-1].place, faults[-1].what) == ("x:21", "80 lines from here on set nothing")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +120,9 @@ def test_setting_of_a_command_line(text: str, value: str, kind: ValueKind) -> No
 
 @pytest.mark.parametrize("text", ["X=y", "CONFIG_X", "CONFIG_=y", "", "CONFIG_X-Y=y", "CONFIG_X=a\nb"])
 def test_argument_that_is_no_setting_is_a_usage_error(text: str) -> None:
-    with pytest.raises(UsageError, match="not a setting"):
+    with pytest.raises(UsageError, match="not a setting") as refused:
         parse_setting(text)
+    assert refused.value.hint == ("did you mean CONFIG_X=y?" if text == "X=y" else "")
 
 
 def test_last_layer_wins_and_keeps_its_origin() -> None:
