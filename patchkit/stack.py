@@ -16,6 +16,8 @@ from patchkit.strip import UNKNOWN, outside_note
 from patchkit.tree import Entries, TreeEntry, path_of
 
 UPSTREAMED = "the tree has all of it already"
+RUNTIME = "runtime: "
+"""How the name of the patch begins that brings what `Needs-Runtime` names: no series has it."""
 TAKEN_OUT = "taken out"
 NOTHING_HERE = "none of its files is in this tree"
 NO_CHANGE = "it has no change yet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -726,6 +727,33 @@ def test_symbols_of_a_series_that_is_not_named_are_said_to_be_its(
     assert "not named" not in patchkit("config", "set", "CONFIG_MINE=y", *here, *other).err
     (second / "vllm" / "Kconfig").write_text(OTHER_KCONFIG + 'config NEW\n\tbool "New"\n')
     assert "another Kconfig" in patchkit("config", "show", *here, *other).err
+
+
+def test_a_directory_under_a_new_name_keeps_its_configuration(
+    patchkit: Patchkit, site: Path, own: Path, second: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    both = ("--patches", str(own), "--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5", "--set", "CONFIG_MINE=y")
+    assert patchkit("apply", *here, *both, "--unlocked", *settings).status == 0
+    renamed = own.rename(own.with_name("ours"))
+    name = "ours/vllm/0.6.3"
+
+    shown = patchkit("config", "show", *here, "--patches", renamed)
+    assert (shown.status, "not named" in shown.out, "another Kconfig" in shown.err) == (0, False, False)
+    assert 'CONFIG_SCALE_VALUE="0.5"  (set before)' in shown.out
+    said = patchkit("config", "set", "CONFIG_SCALE_VALUE=2", *here, "--patches", renamed)
+    assert said.status == 0, said.err
+    assert f"layer 1 own/vllm/0.6.3 is called {name} from now on" in said.err
+    layers = patchkit("status", "--root", site, "--json").document["layers"]
+    assert [layer["name"] for layer in layers] == [name, "second/vllm/0.6.3"]
+    assert json.loads((site / ".patchkit/vllm/manifest.json").read_text())["layers"].keys() == {
+        name,
+        "second/vllm/0.6.3",
+    }
+    again = patchkit("apply", *here, "--patches", renamed, "--patches", second, "--unlocked")
+    assert again.out.endswith("nothing to do\n")
+    assert "is of a series that is not named" in patchkit("config", "set", "CONFIG_SCALE=n", *here, *both[2:]).err
 
 
 def test_status_tells_what_was_set_from_what_holds(patchkit: Patchkit, site: Path, own: Path, second: Path) -> None:
