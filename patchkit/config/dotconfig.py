@@ -106,11 +106,8 @@ def parse_setting(text: str, origin: str = "--set") -> Assignment:
     """Read one `CONFIG_X=value` from a command line, where the shell has taken the quotes of a string."""
     match = _ASSIGNED.fullmatch(text)
     if match is None:
-        hint = (
-            f"did you mean CONFIG_{text}?"
-            if _ASSIGNED.fullmatch(f"CONFIG_{text}") and not text.startswith("CONFIG_")
-            else ""
-        )
+        meant = f"CONFIG_{text.removeprefix('CONFIG_')}" + ("" if "=" in text else "=y")
+        hint = f"did you mean {meant}?" if meant != text and _ASSIGNED.fullmatch(meant) else ""
         why = "expected CONFIG_NAME=VALUE, as in CONFIG_X=y"
         raise UsageError(f"{origin} {text[:_SHOWN]!r}: not a setting", why=why, hint=hint[:_SHOWN])
     symbol, written = match.groups()

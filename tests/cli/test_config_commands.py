@@ -407,6 +407,13 @@ def test_all_that_is_wrong_with_a_file_is_told_without_a_kconfig_too(
     assert (diffs.status, "go with a series" in diffs.err) == (2, True)
 
 
+def test_one_file_alone_is_compared_with_nothing(patchkit: Patchkit, tmp_path: Path) -> None:
+    (tmp_path / "x.config").write_text("CONFIG_SCALE=y\n")
+    said = patchkit("config", "diff", "x.config")
+    assert said.status == 2
+    assert said.err == "error: nothing to compare with\nnext: give a second FILE, or a tree with --target or --root\n"
+
+
 @pytest.mark.parametrize("command", [("diff", "x.config"), ("olddefconfig", "x.config")])
 def test_all_lines_that_set_nothing_are_told_where_a_file_is_compared(
     command: tuple[str, ...], patchkit: Patchkit, where: tuple[str, ...], tmp_path: Path

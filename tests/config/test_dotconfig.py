@@ -122,7 +122,7 @@ def test_setting_of_a_command_line(text: str, value: str, kind: ValueKind) -> No
 def test_argument_that_is_no_setting_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="not a setting") as refused:
         parse_setting(text)
-    assert refused.value.hint == ("did you mean CONFIG_X=y?" if text == "X=y" else "")
+    assert refused.value.hint == ("did you mean CONFIG_X=y?" if text in ("X=y", "CONFIG_X") else "")
 
 
 def test_last_layer_wins_and_keeps_its_origin() -> None:
