@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from patchkit.config.fault import Fault
 from patchkit.errors import UsageError
@@ -72,18 +72,15 @@ def parse_dotconfig(text: str, source: str) -> Settings:
         line = raw_line.rstrip(" \t\r")
         if line and (not line.startswith("#") or _NOT_SET.fullmatch(line) or _ALMOST.fullmatch(line)):
             one = _read(line, f"{source}:{number}")
-            if isinstance(one, Fault):
+            if isinstance(one, Assignment):
+                assignments.append(one)
+            elif len(faults) < _MOST_FAULTS:
                 faults.append(one)
             else:
-                assignments.append(one)
-    return Settings(assignments=tuple(assignments), faults=(*faults[:_MOST_FAULTS], *_more(faults[_MOST_FAULTS:])))
-
-
-def _more(faults: list[Fault]) -> Iterator[Fault]:
-    """Yield one fault for those that nobody reads to the end: the file is something else."""
-    if faults:
-        why = "is this a .config file?"
-        yield Fault(place=faults[0].place, what=f"{len(faults):,} lines from here on set nothing", why=why)
+                why = f"{_MOST_FAULTS} lines before it set nothing: is this a .config file?"
+                faults.append(Fault(place=one.place, what="nothing is read from here on", why=why))
+                break
+    return Settings(assignments=tuple(assignments), faults=tuple(faults))
 
 
 def _read(line: str, origin: str) -> Assignment | Fault:

@@ -86,10 +86,12 @@ def test_a_line_that_is_shown_does_not_steer_the_terminal() -> None:
     assert fault.why.split("\n")[0] == "  1 | \\x1b[2J\\xff" + "x" * 115
 
 
-def test_of_a_file_that_is_none_not_every_line_is_told() -> None:
-    faults = parse_dotconfig("what\n" * 100, "x").faults
-    assert len(faults) == 21
-    assert (faults[-1].place, faults[-1].what) == ("x:21", "80 lines from here on set nothing")
+def test_a_file_that_is_none_is_not_read_to_its_end() -> None:
+    found = parse_dotconfig("CONFIG_A=y\n" + "what\n" * 20 + "CONFIG_B=y\n" + "what\n" * 100, "x")
+    assert [one.symbol for one in found.assignments] == ["A", "B"]
+    assert len(found.faults) == 21
+    assert (found.faults[-1].place, found.faults[-1].what) == ("x:23", "nothing is read from here on")
+    assert len(parse_dotconfig("what\n" * 20, "x").faults) == 20
 
 
 @pytest.mark.parametrize(
