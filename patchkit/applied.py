@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from patchkit.decision import Decision, Outcome
 from patchkit.left_out import left_out_as
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin, Receipt
 from patchkit.record import replace
-from patchkit.stack import WantedLayer, WantedPatch, stands_in
+from patchkit.series import Series
+from patchkit.stack import RUNTIME, WantedLayer, WantedPatch, stands_in
 from patchkit.tree import Entries
 
 
@@ -118,6 +119,35 @@ def renamed(layers: tuple[WantedLayer, ...], receipt: Receipt | None) -> Iterato
                     f"if its directory was renamed, give the old name back, or `patchkit revert --layer {old.number}` "
                     "and apply"
                 )
+
+
+def under_new_names(receipt: Receipt, named: Sequence[tuple[str, Series]]) -> Receipt:
+    """Return a receipt whose layers have the names that a user's directories have now: `named` are those asked for.
+
+    A directory under a new name has, patch for patch, what one layer of a name that nobody asks for has, and the rest
+    of its name is the same. Whose patches changed as well is not known for the same.
+    """
+    asked = {name for name, _ in named}
+    known = {layer.name for layer in receipt.layers if layer.origin is Origin.USER}
+    new = [(name, _rest(name), _patches(series)) for name, series in named if name not in known and series.entries]
+    layers = []
+    for layer in receipt.layers:
+        names = []
+        if layer.origin is Origin.USER and layer.name not in asked:
+            own = [(patch.name, patch.sha256) for patch in layer.patches if not patch.name.startswith(RUNTIME)]
+            names = [name for name, rest, patches in new if (rest, patches) == (_rest(layer.name), own)]
+        layers.append(replace(layer, name=names[0]) if len(names) == 1 else layer)
+    taken = [layer.name for layer in layers if layer.origin is Origin.USER]
+    return replace(receipt, layers=tuple(layers)) if len(set(taken)) == len(taken) else receipt
+
+
+def _patches(series: Series) -> list[tuple[str, str]]:
+    return [(entry.name, entry.patch.sha256) for entry in series.entries]
+
+
+def _rest(name: str) -> str:
+    """Return what stands behind the directory's own name: the engine and the version of a series below it."""
+    return name.partition("/")[2]
 
 
 def _having(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from patchkit.applied import under_new_names
 from patchkit.config.configuration import duplicates, written
 from patchkit.config.dotconfig import Assignment, ValueKind
 from patchkit.config.fault import Fault, by_place, refuse
@@ -53,6 +55,19 @@ class Asked:
     found: list[tuple[Path, Series, Origin]]
 
 
+def followed(situation: Situation, request: Request) -> tuple[Situation, Request]:
+    """Return a situation whose layers are called as their directories are now, and the request with its series read."""
+    found = series_of(request, situation.tree)
+    receipt = receipt_for(situation.receipt, found, situation.tree)
+    return replace(situation, receipt=receipt), replace(request, found=tuple(found))
+
+
+def receipt_for(receipt: Receipt | None, found: list[tuple[Path, Series, Origin]], tree: TargetTree) -> Receipt | None:
+    """Return the receipt of a tree with the names that the directories of these series have now."""
+    own = [(directory, series, origin) for directory, series, origin in found if origin is Origin.USER]
+    return receipt if receipt is None else under_new_names(receipt, named_series(own, tree))
+
+
 def wanted_layers(situation: Situation, request: Request) -> Asked:
     """Make the layers that a request means; a diff that is on the tree already is not asked for again."""
     found = series_of(request, situation.tree)
@@ -90,7 +105,7 @@ def _settle(situation: Situation, terms: Terms, found: list[tuple[Path, Series, 
     return settle(tree, receipt, named_series(found, tree), terms, others=others)
 
 
-def named_series(found: list[tuple[Path, Series, Origin]], tree: TargetTree) -> list[tuple[str, Series]]:
+def named_series(found: Sequence[tuple[Path, Series, Origin]], tree: TargetTree) -> list[tuple[str, Series]]:
     """Return series with the names of their layers."""
     return [(label_of(directory, series, origin, tree), series) for directory, series, origin in found]
 

@@ -57,6 +57,12 @@ def normalise_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def distribution_of(directory: str) -> str:
+    """Return the distribution of an engine that a dist-info directory is of; "" for another's, and for no directory."""
+    written = normalise_name(directory)
+    return max((name for name in DISTRIBUTIONS if written.startswith(f"{name}-")), key=len, default="")
+
+
 def find_engine(name: str) -> Engine | None:
     """Return the engine that a user means by the name of it or of one of its distributions."""
     return _BY_NAME.get(normalise_name(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from patchkit.asking import Request, label_of, series_of
+from patchkit.asking import Request, followed, label_of, series_of
 from patchkit.drift import check_workable
 from patchkit.errors import RefusedError
 from patchkit.left_out import TAKEN_OUT
@@ -41,11 +41,12 @@ def standing_request(situation: Situation, request: Request) -> tuple[Request, t
 
     Raises RefusedError when no series of the request is on the tree.
     """
+    situation, request = followed(situation, replace(request, lenient=True))
     layers = situation.receipt.layers if situation.receipt is not None else ()
     standing = {(layer.origin, layer.name): layer for layer in layers}
     found = [
         (directory, series, origin, standing.get((origin, label_of(directory, series, origin, situation.tree))))
-        for directory, series, origin in series_of(replace(request, lenient=True), situation.tree)
+        for directory, series, origin in series_of(request, situation.tree)
     ]
     there = [(directory, series, origin, layer) for directory, series, origin, layer in found if layer is not None]
     if not there:

@@ -18,6 +18,9 @@ from patchkit.strip import UNKNOWN
 from patchkit.trailers import Toggle, parse_trailers
 from patchkit.tree import Entries, TreeEntry
 
+RUNTIME = "runtime: "
+"""How the name of the patch begins that brings what `Needs-Runtime` names: no series has it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedPatch:

@@ -17,7 +17,7 @@ from patchkit.checkout import (
     roots_below,
     source_version,
 )
-from patchkit.engine import ENGINES, Engine, find_engine
+from patchkit.engine import ENGINES, Engine, distribution_of, find_engine
 from patchkit.environment import (
     SITE_NAMES,
     Distribution,
@@ -310,11 +310,9 @@ def _checked_version(spec: TargetSpec, tree: TargetTree) -> TargetTree:
     if not tree.version:
         hint = f"say which it is: --target {tree.engine}==VERSION --root {typed_path(tree.root, 'DIR')}"
         raise TargetError(f"nothing says which version of {tree.engine} this is", why=place, hint=hint)
-    raise OtherReleaseError(
-        f"{tree.engine} {tree.version} is here, not {tree.engine}{spec.specifier}",
-        why=place,
-        hint=f"--target {tree.engine}=={tree.version} takes this tree; --root DIR or --python EXE another",
-    )
+    here, asked = distribution_of(tree.distribution) or tree.engine, spec.distribution or spec.engine
+    hint = f"--target {tree.engine}=={tree.version} takes this tree; --root DIR or --python EXE another"
+    raise OtherReleaseError(f"{here} {tree.version} is here, not {asked}{spec.specifier}", why=place, hint=hint)
 
 
 def _none_found(engine: Engine, search: _Search, problems: tuple[str, ...]) -> TargetError:

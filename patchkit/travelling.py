@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.diff.parse import parse_patch
 from patchkit.errors import SeriesError
-from patchkit.stack import WantedPatch
+from patchkit.stack import RUNTIME, WantedPatch
 from patchkit.target import TargetTree
 from patchkit.tree import Kind, TreeEntry
 
@@ -40,7 +40,7 @@ def runtime_patch(parts: Collection[str], runtime: Path, tree: TargetTree) -> Wa
     raw = produce_diff({}, entries)
     patch = parse_patch(raw, source="patchkit.runtime")
     return WantedPatch(
-        name=f"runtime: {', '.join(sorted(parts))}",
+        name=f"{RUNTIME}{', '.join(sorted(parts))}",
         sha256=hashlib.sha256(raw).hexdigest(),
         raw=raw,
         patch=patch,

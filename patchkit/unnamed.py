@@ -45,7 +45,8 @@ def read_unnamed(state: StateDirectory, receipt: Receipt, own: Collection[str], 
     there = _written_in(state)
     has_line = there if there is not None else requests.keys()
     written = frozenset(one.symbol for one in values if one.text not in ("", "n") or one.symbol in has_line)
-    definitions = {name: one for name, one in read_definitions(state).items() if name not in named}
+    layers = {layer.name for layer in receipt.layers}
+    definitions = {name: one for name, one in read_definitions(state).items() if name not in named and name in layers}
     return Unnamed(
         values=values,
         written=written,

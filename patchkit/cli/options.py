@@ -61,6 +61,11 @@ def tree_options(function: _Function) -> _Function:
     return with_choice
 
 
+def names_a_tree(choice: Choice) -> bool:
+    """Tell whether the options name a tree at all."""
+    return bool(choice.target or choice.root or choice.python or choice.fetch)
+
+
 def json_option(function: _Function) -> _Function:
     """Add --json; the function gets an Output as `output`."""
 

@@ -11,13 +11,12 @@ from patchkit.catalogue import default_applies_to, series_directory
 from patchkit.cli.ground import (
     free_work,
     make_letterhead,
-    names_a_tree,
     on_shipped_option,
     patches_option,
     typed_release,
     writing,
 )
-from patchkit.cli.options import Choice, command_output, select_tree, tree_options
+from patchkit.cli.options import Choice, command_output, names_a_tree, select_tree, tree_options
 from patchkit.quoting import typed
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from patchkit.catalogue import named_series, one_series, shelf, take_down
-from patchkit.cli.ground import names_a_tree
-from patchkit.cli.options import Choice, json_option, select_tree, tree_options
+from patchkit.cli.options import Choice, json_option, names_a_tree, select_tree, tree_options
 from patchkit.cli.show import counted
 from patchkit.diff.model import FilePatch
 from patchkit.errors import UsageError

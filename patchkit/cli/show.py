@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Placement, Verdict
+from patchkit.engine import distribution_of
 from patchkit.generated import module_path
 from patchkit.left_out import left_out_as
 from patchkit.output import Output, one_line
@@ -35,13 +36,12 @@ _UNFIT = (Verdict.CONFLICT, Verdict.MOVED, Verdict.FILE_GONE)
 
 
 def tree_words(tree: TargetTree) -> str:
-    """Name a tree in one line."""
-    name = (
-        "tree"
-        if tree.engine == "tree"
-        else f"{tree.engine} {tree.version or '(unknown version)'} ({tree.layout.value})"
-    )
-    return f"{name} in {tree.root}"
+    """Name a tree in one line, and the distribution where it is not called as the engine is."""
+    if tree.engine == "tree":
+        return f"tree in {tree.root}"
+    found = distribution_of(tree.distribution)
+    kind = tree.layout.value if found in ("", tree.engine) else f"{found}, {tree.layout.value}"
+    return f"{tree.engine} {tree.version or '(unknown version)'} ({kind}) in {tree.root}"
 
 
 def tree_document(tree: TargetTree) -> dict[str, object]:

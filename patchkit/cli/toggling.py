@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from patchkit.asking import Request, has_others, named_series, series_of
+from patchkit.asking import Request, has_others, named_series, receipt_for, series_of
 from patchkit.cli.options import Choice, make_request, select_tree
 from patchkit.config.configuration import Usage
 from patchkit.config.dotconfig import Assignment
@@ -90,6 +90,7 @@ def _read(
     request: Request, tree: TargetTree, receipt: Receipt | None, given: Sequence[Assignment], *, kept: bool
 ) -> Toggles | None:
     found = series_of(request, tree)
+    receipt = receipt_for(receipt, found, tree)
     named = {one.symbol for one in given}
     before = [one for one in kept_assignments(receipt) if kept and one.symbol not in named]
     others = receipt if has_others(found, tree, receipt) else None

@@ -49,6 +49,7 @@ _LONGEST_VALUE = 1 << 16  # characters; a name of a file has at most 4096
 LONGEST_NUMBER = 64
 """Characters; those of 2**200 would fit."""
 _SHOWN = 120
+_MOST_FAULTS = 20
 _SHORTER = "let the value name a file that holds the text"
 EXPECTED_LINE = (
     'expected a line as in `CONFIG_X=y`, `# CONFIG_X is not set`, `CONFIG_S="text"`, `CONFIG_N=12`, `CONFIG_H=0x1f`'
@@ -71,15 +72,20 @@ def parse_dotconfig(text: str, source: str) -> Settings:
         line = raw_line.rstrip(" \t\r")
         if line and (not line.startswith("#") or _NOT_SET.fullmatch(line) or _ALMOST.fullmatch(line)):
             one = _read(line, f"{source}:{number}")
-            if isinstance(one, Fault):
+            if isinstance(one, Assignment):
+                assignments.append(one)
+            elif len(faults) < _MOST_FAULTS:
                 faults.append(one)
             else:
-                assignments.append(one)
+                why = f"{_MOST_FAULTS} lines before it set nothing: is this a .config file?"
+                faults.append(Fault(place=one.place, what="nothing is read from here on", why=why))
+                break
     return Settings(assignments=tuple(assignments), faults=tuple(faults))
 
 
 def _read(line: str, origin: str) -> Assignment | Fault:
-    shown = f"  {origin.rpartition(':')[2]} | {line[:_SHOWN].encode('unicode_escape').decode('ascii')}"
+    raw = line[:_SHOWN].encode("utf-8", "surrogateescape")
+    shown = f"  {origin.rpartition(':')[2]} | {repr(raw)[2:-1]}"
     if not_set := _NOT_SET.fullmatch(line):
         return Assignment(symbol=not_set[1], value="n", kind=ValueKind.BOOL, origin=origin)
     match = _ASSIGNED.fullmatch(line)
@@ -97,7 +103,10 @@ def parse_setting(text: str, origin: str = "--set") -> Assignment:
     """Read one `CONFIG_X=value` from a command line, where the shell has taken the quotes of a string."""
     match = _ASSIGNED.fullmatch(text)
     if match is None:
-        raise UsageError(f"{origin} {text!r}: not a setting", why="expected CONFIG_NAME=VALUE, as in CONFIG_X=y")
+        meant = f"CONFIG_{text.removeprefix('CONFIG_')}" + ("" if "=" in text else "=y")
+        hint = f"did you mean {meant}?" if meant != text and _ASSIGNED.fullmatch(meant) else ""
+        why = "expected CONFIG_NAME=VALUE, as in CONFIG_X=y"
+        raise UsageError(f"{origin} {text[:_SHOWN]!r}: not a setting", why=why, hint=hint[:_SHOWN])
     symbol, written = match.groups()
     value, kind = _typed(written) or (written, ValueKind.STRING)
     if too_long := _too_long(value, kind):

@@ -6,9 +6,10 @@ The module imports kconfiglib, which costs 20 ms and more: import it where it is
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePosixPath
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, NoReturn
 
 import kconfiglib as library
 
@@ -23,7 +24,7 @@ from patchkit.config.kconfig_faults import (
     wrong_decimals,
     wrong_numbers,
 )
-from patchkit.config.kconfig_parser import ENGINES, Ground, KconfigParser, KconfigSource, alone
+from patchkit.config.kconfig_parser import ENGINES, Ground, KconfigParser, KconfigSource
 from patchkit.config.release import Release, is_version
 from patchkit.errors import SeriesError
 from patchkit.record import dataclass
@@ -86,7 +87,7 @@ def _parse(sources: Sequence[KconfigSource], ground: Ground) -> tuple[KconfigPar
     passed: dict[str, int] = {}
     unread: dict[str, Fault] = {}
     reread = 0
-    with alone():
+    with _alone():
         while True:
             try:
                 return KconfigParser(kept, ground, passed), list(unread.values())
@@ -102,6 +103,22 @@ def _parse(sources: Sequence[KconfigSource], ground: Ground) -> tuple[KconfigPar
                     raise
                 place, _, what = error.what.partition(": ")
                 raise KconfigError([*unread.values(), Fault(place=place, what=what, why=error.why)]) from error
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While it lasts, kconfiglib sees no environment and finds no module of functions to import."""
+
+    def nothing(*_: object) -> NoReturn:
+        raise ImportError
+
+    kept = library.os, library.importlib
+    library.os = SimpleNamespace(getenv=lambda _, otherwise=None: otherwise, environ={}, sep="/")
+    library.importlib = SimpleNamespace(import_module=nothing)
+    try:
+        yield
+    finally:
+        library.os, library.importlib = kept
 
 
 def _kept(source: KconfigSource, number: int, texts: dict[tuple[int, PurePosixPath], str]) -> KconfigSource:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import PurePosixPath
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import kconfiglib as library
 
@@ -115,26 +113,28 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
         except library.KconfigError as error:
             raise self._told(str(error)) from error
         except RecursionError as error:
-            why = "blocks or expressions, hundreds deep"
-            if self.filename is None:
-                raise SeriesError(f"{sources[0].name}: nested too deeply", why=why) from error
-            raise KconfigError([Fault(place=self._here, what="nested too deeply", why=why)]) from error
+            raise self._wrong("nested too deeply", "blocks or expressions, hundreds deep") from error
         except (AttributeError, TypeError, IndexError, KeyError, ValueError) as error:
             # kconfiglib takes a property on its word where it has none to keep: `visible if` below a symbol.
-            what, why = "what stands here has no meaning here", f"kconfiglib: {error}"
-            raise KconfigError([Fault(place=self._here, what=what, why=why)]) from error
+            raise self._wrong("what stands here has no meaning here", f"kconfiglib: {error}") from error
 
     @property
     def _here(self) -> str:
         return f"{self.filename}:{self.linenr}"
 
+    def _wrong(self, what: str, why: str) -> SeriesError:
+        """Return the error for a line while it is read, for the files when they have been."""
+        if self.filename is None:
+            return SeriesError(f"{self._sources[0].name}: {what}", why=why)
+        return KconfigError([Fault(place=self._here, what=what, why=why)])
+
     def _told(self, text: str) -> SeriesError:
-        """Return the error for what kconfiglib says: of a line while it reads, of all when it has read them."""
+        """Return the error for what kconfiglib says: with a place while it reads."""
         here = f"{self._here}: "
         if self.filename is None or not text.startswith(here):
             return translated(text)
         what, _, why = cut_words(text.removeprefix(here).removeprefix("error: ")).partition("\n")
-        return KconfigError([Fault(place=self._here, what=what, why=why)])
+        return self._wrong(what, why)
 
     def _open(self, filename: str, mode: str) -> _Text:
         del filename, mode  # the only one that is asked for by name is the first
@@ -174,7 +174,7 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
         return True
 
     def _tokenize(self, s: str) -> Any:
-        here = self._here
+        here = f"{self.filename}:{self.linenr}"
         if here in self._passed:
             s = self._pass(s, self._passed[here])
         if "$" in s and not s.lstrip().startswith("#"):
@@ -212,7 +212,8 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
 
     def _remember(self, word: str, tokens: Any, here: str, line: str) -> None:
         """Note which symbols a line names, and how deep blocks are nested in its file."""
-        self._open_or_close(word, here, line)
+        if word in OPENING or word in CLOSING:
+            self._open_or_close(word, here, line)
         symbols = [token for token in tokens if isinstance(token, library.Symbol)]
         if word in ("config", "menuconfig"):
             self._check_name(symbols, here, line)
@@ -220,7 +221,8 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
             return
         if word in ENTRIES:
             self._latest = None
-        self._check_terms(symbols, here, line)
+        if symbols:
+            self._check_terms(symbols, here, line)
         self.named += [(symbol, here) for symbol in symbols if not symbol.is_constant]
         if self._latest is not None and word in ("default", "range", "def_int", "def_hex"):
             self.numbers.append((self._latest, here, word, symbols))
@@ -228,18 +230,19 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
     def _open_or_close(self, word: str, here: str, line: str) -> None:
         if word in OPENING:
             self._blocks[-1].append((word, here))
-        elif word in CLOSING:
-            if not self._blocks[-1]:
-                raise refused(here, line, f"`{word}` closes nothing in this file", "")
-            opening, place = self._blocks[-1].pop()
-            if word != f"end{opening}":
-                raise refused(here, line, f"`{word}` stands before `end{opening}`", f"{place}: `{opening}` is open")
+            return
+        if not self._blocks[-1]:
+            raise refused(here, line, f"`{word}` closes nothing in this file", "")
+        opening, place = self._blocks[-1].pop()
+        if word != f"end{opening}":
+            raise refused(here, line, f"`{word}` stands before `end{opening}`", f"{place}: `{opening}` is open")
 
     def _check_terms(self, symbols: list[Any], here: str, line: str) -> None:
         if self.m in symbols:
             raise refused(here, line, "`m` is refused", "there are no modules here: y or n")
-        for name in (symbol.name for symbol in symbols if not symbol.is_constant):
-            if len(name) > LONGEST_NUMBER and _NUMBER.fullmatch(name):
+        for symbol in symbols:
+            name = symbol.name
+            if len(name) > LONGEST_NUMBER and not symbol.is_constant and _NUMBER.fullmatch(name):
                 why = f"expected at most {LONGEST_NUMBER} characters, found {len(name):,}; a text stands in quotes"
                 raise refused(here, line, "the number is too long", why)
         for found in _VERSION_TERM.finditer(line.partition("#")[0]):
@@ -330,19 +333,3 @@ def _written(value: Value) -> str:
     """Return a value as a Kconfig writes it. `$` would begin a macro, and no expression can name such a text."""
     escaped = value.text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\N{SMALL DOLLAR SIGN}")
     return f'"{escaped}"' if value.kind is ValueKind.STRING else value.text
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """While it lasts, kconfiglib sees no environment and finds no module of functions to import."""
-
-    def nothing(*_: object) -> NoReturn:
-        raise ImportError
-
-    kept = library.os, library.importlib
-    library.os = SimpleNamespace(getenv=lambda _, otherwise=None: otherwise, environ={}, sep="/")
-    library.importlib = SimpleNamespace(import_module=nothing)
-    try:
-        yield
-    finally:
-        library.os, library.importlib = kept

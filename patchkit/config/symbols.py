@@ -225,7 +225,7 @@ def near_names(menu: Menu, name: str) -> str:
     from difflib import get_close_matches
 
     names = [str(symbol.name) for symbol in symbols_of(menu)]
-    found = get_close_matches(name, names, 2)
+    found = get_close_matches(name.upper(), names, 2)
     if found:
         return f"did you mean {' or '.join(f'CONFIG_{one}' for one in found)}?"
     return f"there are: {', '.join(f'CONFIG_{one}' for one in sorted(names)) or 'none'}"

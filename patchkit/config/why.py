@@ -11,8 +11,8 @@ import kconfiglib as library
 from patchkit.config.configuration import KEPT, Usage
 from patchkit.config.dotconfig import Assignment
 from patchkit.config.kconfig import Menu
-from patchkit.config.kconfig_faults import cut_words
-from patchkit.config.kconfig_parser import GIVEN
+from patchkit.config.kconfig_faults import BASES, cut_words, number_of
+from patchkit.config.kconfig_parser import ENGINES, GIVEN
 from patchkit.record import dataclass
 
 PLACEHOLDER = "VALUE"
@@ -65,8 +65,9 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
     request = requests.get(name)
     wanted = request.value if request is not None else "y" if is_bool(symbol) else _default_of(symbol)
     is_there = symbol.str_value == wanted or (request is None and symbol.visibility and not is_bool(symbol))
-    is_given = request is not None and request.origin != KEPT
-    goal = _other_value(symbol) if is_there and not is_given else wanted
+    is_none = request is not None and not _takes(symbol, request.value)
+    is_given = request is not None and request.origin != KEPT and not is_none
+    goal = _other_value(symbol) if is_none or (is_there and not is_given) else wanted
     within_reach = goal == "n" or _is_within_reach(symbol.direct_dep, menu.given, ())
     node = symbol.nodes[0]
     return Explanation(
@@ -83,6 +84,17 @@ def explain(menu: Menu, name: str, requests: Mapping[str, Assignment], usage: Us
         within_reach=within_reach,
         to_fill=_expected(symbol, menu) if goal == PLACEHOLDER and not is_given else "",
     )
+
+
+def _takes(symbol: Any, value: str) -> bool:
+    """Tell whether a symbol could ever be what it was asked to be: a value that is none of it was not set."""
+    bounds = next(((low, high) for low, high, when in symbol.ranges if library.expr_value(when)), None)
+    if symbol.user_value is None or bounds is None:
+        return symbol.user_value is not None
+    low, number, high = (
+        number_of(text, BASES[symbol.orig_type]) for text in (bounds[0].str_value, value, bounds[1].str_value)
+    )
+    return low is None or high is None or number is None or low <= number <= high
 
 
 def _default_of(symbol: Any) -> str:
@@ -165,7 +177,9 @@ def prompt_of(symbol: Any) -> str:
 def place_of(symbol: Any) -> str:
     """Return the `file:line` where a symbol is defined."""
     node = symbol.nodes[0]
-    return "a patch's Config trailer" if node.filename == GIVEN else f"{node.filename}:{node.linenr}"
+    if node.filename != GIVEN:
+        return f"{node.filename}:{node.linenr}"
+    return "given by patchkit" if symbol.name.removesuffix("_VERSION") in ENGINES else "a patch's Config trailer"
 
 
 def _plain(text: str) -> Block:

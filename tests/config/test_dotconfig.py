@@ -83,7 +83,15 @@ def test_line_that_is_no_setting_is_a_fault_with_its_place(line: str) -> None:
 
 def test_a_line_that_is_shown_does_not_steer_the_terminal() -> None:
     (fault,) = parse_dotconfig("\x1b[2J\udcff" + "x" * 1000, ".config").faults
-    assert fault.why.split("\n")[0] == "  1 | \\x1b[2J\\udcff" + "x" * 115
+    assert fault.why.split("\n")[0] == "  1 | \\x1b[2J\\xff" + "x" * 115
+
+
+def test_a_file_that_is_none_is_not_read_to_its_end() -> None:
+    found = parse_dotconfig("CONFIG_A=y\n" + "what\n" * 20 + "CONFIG_B=y\n" + "what\n" * 100, "x")
+    assert [one.symbol for one in found.assignments] == ["A", "B"]
+    assert len(found.faults) == 21
+    assert (found.faults[-1].place, found.faults[-1].what) == ("x:23", "nothing is read from here on")
+    assert len(parse_dotconfig("what\n" * 20, "x").faults) == 20
 
 
 @pytest.mark.parametrize(
@@ -114,8 +122,9 @@ def test_setting_of_a_command_line(text: str, value: str, kind: ValueKind) -> No
 
 @pytest.mark.parametrize("text", ["X=y", "CONFIG_X", "CONFIG_=y", "", "CONFIG_X-Y=y", "CONFIG_X=a\nb"])
 def test_argument_that_is_no_setting_is_a_usage_error(text: str) -> None:
-    with pytest.raises(UsageError, match="not a setting"):
+    with pytest.raises(UsageError, match="not a setting") as refused:
         parse_setting(text)
+    assert refused.value.hint == ("did you mean CONFIG_X=y?" if text in ("X=y", "CONFIG_X") else "")
 
 
 def test_last_layer_wins_and_keeps_its_origin() -> None:
