@@ -158,10 +158,11 @@ def _rename(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
 def _is_vacated(path: str, standing: TreeEntry, ground: Ground) -> bool:
     """Tell whether the patch itself makes room: it takes away what stands there, or a file of the directory there.
 
-    Whether the directory is empty then, the transaction finds out.
+    An earlier commit, patch or layer may have done the latter too. Whether the directory is empty then, the transaction
+    finds out.
     """
     if standing.kind is Kind.DIRECTORY:
-        return any(gone.startswith(f"{path}/") for gone in ground.vacated)
+        return any(gone.startswith(f"{path}/") for gone in ground.vacated) or ground.now.vacates(path)
     return path in ground.vacated and not ground.now.changed(path)
 
 

@@ -22,7 +22,8 @@ SCHEMA = 1
 LOCK_NAME = "series.lock"
 
 _HEX, _SHA256_LENGTH = "0123456789abcdef", 64
-_UNWRITABLE = compile_lazily(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")  # a byte of a name is \udc80 to \udcff
+# As strip._REFUSED; and what is no byte of a name, which is \udc80 to \udcff.
+_UNWRITABLE = compile_lazily(r"[\x00\n\r\ud800-\udc7f\udd00-\udfff]")
 _CONTROL = compile_lazily(r"[\x00-\x1f\x7f]")
 _SIZE_LIMIT = 64 * 1024 * 1024
 _AGAIN = "write it anew: patchkit series lock --patches DIR --artifact WHEEL"

@@ -137,6 +137,12 @@ class Overlay:
         """Tell whether the overlay says something of this path."""
         return path in self._changed
 
+    def vacates(self, path: str) -> bool:
+        """Tell whether something below the path is taken away, here or in an overlay below."""
+        inside = f"{path}/"
+        here = any(entry is None and gone.startswith(inside) for gone, entry in self._changed.items())
+        return here or (isinstance(self._below, Overlay) and self._below.vacates(path))
+
     def _blocker(self, path: str) -> str | None:
         """Return the parent that is gone or replaced here, so that nothing below it can be there."""
         for parent in _parents(path):

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from patchkit.diff.model import Change, FilePatch, Patch
+from patchkit.diff.names import moved_from
 from patchkit.errors import RefusedError, UnsafePathError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass, replace
@@ -166,9 +167,9 @@ def is_native(name: str) -> bool:
 
 
 def _names(file: FilePatch, strip: int) -> tuple[str | None, str | None]:
-    """Return both names; those of a rename or copy at -p0 without `a/` and `b/`, which `rename from` does not write."""
+    """Return both names; those of a rename or copy at -p0 without `a/` and `b/`, where `rename from` has none."""
     names = (file.old_name, file.new_name)
-    if strip or file.change not in (Change.RENAME, Change.COPY):
+    if strip or file.change not in (Change.RENAME, Change.COPY) or moved_from(file.header) == file.old_name:
         return names
     split = [name.partition("/") for name in names if name]
     return (split[0][2], split[1][2]) if all(first in _PREFIXES and rest for first, _, rest in split) else names

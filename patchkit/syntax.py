@@ -27,7 +27,7 @@ def judge(source):
     try:
         compile(source, "<file>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        return "line %s: %s" % (error.lineno, error.msg)
+        return "line %s: %s" % (error.lineno, error.msg) if error.lineno else error.msg
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         return str(error) or type(error).__name__
     return ""
@@ -77,7 +77,7 @@ def _compile_error(source: bytes) -> str:
     try:
         compile(source, "<file>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
+        return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         return str(error) or type(error).__name__
     return ""

@@ -29,6 +29,10 @@ HISTORIES: dict[str, tuple[Files, ...]] = {
     "made, then edited": ({**TREE, "n.py": lines(8)}, {**TREE, "n.py": lines(8).replace("line 4\n", "four\n")}),
     "made, then deleted": ({**TREE, "n.py": lines(8), "a.py": EDITED}, {**TREE, "a.py": EDITED}),
     "deleted, then made": ({"a.py": TREE["a.py"]}, {**TREE, "b.py": "other\n"}),
+    "a directory, then a file": (
+        {"a.py": TREE["a.py"], "b.py": TREE["b.py"]},
+        {"a.py": TREE["a.py"], "b.py": TREE["b.py"], "d": "x\n"},
+    ),
     "a link, then a file": ({**TREE, "ln": link("a.py")}, {**TREE, "ln": "text\n"}, {**TREE, "ln": link("b.py")}),
 }
 

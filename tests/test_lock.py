@@ -178,6 +178,12 @@ def test_path_that_could_leave_the_tree_is_refused(path: str) -> None:
         parse_lock(json.dumps(_document() | {"artifacts": [section]}).encode(), source="l")
 
 
+def test_path_that_a_patch_may_have_is_one_that_a_lock_may_have() -> None:
+    odd = replace(LOCK.artifacts[0].files[0], path="vllm/a\tb\x7f.py")
+    lock = replace(LOCK, artifacts=(replace(LOCK.artifacts[0], files=(odd,)),))
+    assert parse_lock(render_lock(lock), source="l") == lock
+
+
 @pytest.mark.parametrize(
     "raw",
     [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema": 1, "schema": 1}', b"[]", b"1" * 5000],

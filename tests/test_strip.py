@@ -317,3 +317,12 @@ def test_rename_with_one_end_outside_is_not_in_the_tree() -> None:
     text = f"diff --git {names}\nsimilarity index 100%\nrename from python/sglang/srt/x.py\nrename to test/x.py\n"
     [pair] = paths(text, WHEEL, SGLANG)
     assert not pair[1].startswith("sglang/")
+
+
+@pytest.mark.parametrize(("written", "found"), [("old/", "old/"), ("", "")])
+def test_rename_at_p0_keeps_what_its_own_lines_name(written: str, found: str) -> None:
+    """git's `--no-prefix` of a directory called `old`, and a rename from below the sides `old/` and `new/`."""
+    moved = f"rename from {written}x.py\nrename to {written.replace('old', 'new')}x.py\n"
+    text = f"diff --git old/x.py new/x.py\nsimilarity index 100%\n{moved}"
+    pair = (f"{found}x.py", f"{found.replace('old', 'new')}x.py")
+    assert paths(text, target(), frozenset({"old/x.py", "x.py"}), strip=0) == [pair]

@@ -52,6 +52,19 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options of the group itself; those of a command stand behind its name."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            behind = next((name for name in args if name in self._table), None)
+            if behind is None:
+                raise
+            why = f"No such option {error.option_name!r} before a command. Options stand behind it: "
+            raise click.NoSuchOption(
+                error.option_name, why + f"{ctx.command_path} {behind} {error.option_name}", ctx=ctx
+            ) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

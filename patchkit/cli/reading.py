@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Timer
 
@@ -26,12 +26,12 @@ def read_patch(path: Path, say: Say) -> tuple[Path, bytes]:
     """Return the name of a patch, `stdin` for `-`, and its bytes."""
     if str(path) == "-":
         return Path("stdin"), _read_stdin(MAX_RAW, say)
-    return path, _read(path, MAX_RAW, say)
+    return path, _read_file(path, MAX_RAW, say)
 
 
 def read_text(path: Path, say: Say) -> str:
     """Return a file of settings, without a byte order mark; bytes that are no UTF-8 are kept as surrogates."""
-    return _read(path, MAX_TEXT, say).decode("utf-8-sig", errors="surrogateescape")
+    return _read_file(path, MAX_TEXT, say).decode("utf-8-sig", errors="surrogateescape")
 
 
 def read_stdin(say: Say) -> str:
@@ -52,11 +52,6 @@ def _read_stdin(largest: int, say: Say) -> bytes:
         return _read_at_most(largest, sys.stdin.fileno(), "stdin")
 
 
-def _read(path: Path, largest: int, say: Say) -> bytes:
-    with _telling(str(path), say):
-        return _read_file(path, largest)
-
-
 @contextmanager
 def _telling(name: str, say: Say) -> Iterator[None]:
     timer = Timer(_PATIENCE_SECONDS, say, (f"waiting for {name} to be written and closed; Ctrl-C gives up",))
@@ -68,15 +63,20 @@ def _telling(name: str, say: Say) -> Iterator[None]:
         timer.cancel()
 
 
-def _read_file(path: Path, largest: int) -> bytes:
+def _read_file(path: Path, largest: int, say: Say) -> bytes:
     try:
         kind = path.stat().st_mode  # before it is opened: a device may act on that
         if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or path.samefile(os.devnull)):
             why = "it is a directory" if stat.S_ISDIR(kind) else "it is a device or a socket"
             raise UsageError(f"{path}: not a file", why=why, hint="name a file or a pipe")
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+        with _telling(str(path), say) if stat.S_ISFIFO(kind) else nullcontext():
+            return _read_opened(path, largest)
     except (OSError, ValueError) as error:
         raise _unreadable(str(path), error) from error
+
+
+def _read_opened(path: Path, largest: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         return _read_at_most(largest, descriptor, str(path))
     finally:

@@ -9,10 +9,11 @@ modules themselves.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 
 class Postponed(ModuleType):
@@ -51,10 +52,23 @@ class PostponedClass(type):
 def main() -> None:
     """Run the command line and leave with its exit status."""
     gc.disable()  # records hold no cycles, a command is short: looking for some costs a tenth of a long series
-    import_lightly("pathlib", "click")
-    from patchkit.cli.main import main as run_and_leave
-
+    try:
+        import_lightly("pathlib", "click")
+        from patchkit.cli.main import main as run_and_leave
+    except KeyboardInterrupt:
+        _leave_interrupted(machine="--json" in sys.argv)
     run_and_leave()
+
+
+def _leave_interrupted(*, machine: bool) -> NoReturn:
+    """Say what `run` says of Ctrl-C, which came before that could be loaded."""
+    from contextlib import suppress
+
+    document = b'{"schema": 1, "status": 130, "error": {"what": "interrupted", "why": "", "hint": ""}}\n'
+    for stream, text in ((1, document if machine else b""), (2, b"interrupted\n")):
+        with suppress(OSError):  # nobody listens
+            os.write(stream, text)
+    os._exit(130)
 
 
 def import_lightly(*names: str) -> None:

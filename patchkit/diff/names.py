@@ -29,6 +29,7 @@ _TIMESTAMP = compile_lazily(
     rb"[\t ](?:\d\d)?\d\d-\d\d-\d\d \d?\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?\r?$",
 )
 _EPOCH = compile_lazily(rb"(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)\r?$")
+_MOVED = compile_lazily(rb"(?m)^(?:rename|copy) (?:from|old) (.+)$")
 _LONGEST = 2 * 4 * 4096  # two names of PATH_MAX bytes, each byte escaped
 _DEV_NULL = compile_lazily(rb"/dev/null(?=\s|$)")
 
@@ -119,6 +120,12 @@ def read_whole_name(rest: bytes) -> bytes:
     if rest.startswith(b'"'):
         return unquote_name(rest)[0]
     return rest.removesuffix(b"\r")
+
+
+def moved_from(header: bytes) -> str | None:
+    """Return what a header says behind `rename from ` or `copy from `, None where it has no such line."""
+    found = _MOVED.findall(header)
+    return decode_name(read_whole_name(found[-1])) if found else None
 
 
 def split_git_names(rest: bytes, *, old: bytes | None = None, new: bytes | None = None) -> NamePair | None:

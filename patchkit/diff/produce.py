@@ -52,7 +52,7 @@ def _file_diff(path: PurePosixPath, before: TreeEntry | None, after: TreeEntry |
     if mode_before == mode_after and one == other:
         return
     names = quote_name(f"a/{path}"), quote_name(f"b/{path}")
-    yield b"diff --git %b %b\n" % names
+    yield b"diff --git %b %b\n" % (_unmistakable(names[0]), _unmistakable(names[1]))
     yield _mode_lines(mode_before, mode_after)
     if before and after and one == other:
         return
@@ -98,6 +98,11 @@ def _index_line(before: TreeEntry | None, after: TreeEntry | None, *, full: bool
 def _blob(content: bytes) -> str:
     """Return git's object id of a file's content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _unmistakable(name: bytes) -> bytes:
+    """Return a name as it stands behind `diff --git`, where git finds no name with a blank before a slash."""
+    return b'"%b"' % name if b" /" in name and not name.startswith(b'"') else name
 
 
 def _marked(name: bytes) -> bytes:

@@ -24,13 +24,14 @@ _LOOKS = (
     (rb"(?m)^(?:--- .*\n\+\+\+ |diff --git |Index: )", "a diff's head without a hunk", "hunks begin with `@@ -`"),
     (rb"\0", "a binary file", "give the unified diff itself"),
 )
-_SAMPLE = 200
+_SAMPLE = 200  # lines, and no more bytes of them than this: a file of zeros is one line
+_SAMPLE_BYTES = 1 << 16
 _MAKE = "make it with `diff -u` or `git diff`"
 
 
 def no_diff_error(text: PatchText) -> PatchFormatError:
     """Return the error for a file in which no file patch was found."""
-    sample = text.join(0, min(text.end, _SAMPLE))
+    sample = text.join(0, min(text.end, _SAMPLE))[:_SAMPLE_BYTES]
     if not sample.strip():
         return text.error(0, "the patch is empty", why="a unified diff is needed", hint=_hint(_MAKE))
     for look, name, hint in _LOOKS:

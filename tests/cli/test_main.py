@@ -66,6 +66,19 @@ def test_command_that_was_meant_is_proposed(typed: tuple[str, ...], meant: str, 
     assert "did you mean" not in patchkit("frobnicate").err
 
 
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        (("--json", "status"), "patchkit status --json"),
+        (("series", "--patches", "x", "lint"), "patchkit series lint --patches"),
+    ],
+)
+def test_option_before_its_command_is_sent_behind_it(typed: tuple[str, ...], right: str, patchkit: Patchkit) -> None:
+    said = patchkit(*typed)
+    assert (said.status, said.err.rstrip().endswith(f"Options stand behind it: {right}")) == (2, True)
+    assert "stand behind" not in patchkit("--nosuch").err
+
+
 def test_version(patchkit: Patchkit) -> None:
     from patchkit.version import VERSION
 

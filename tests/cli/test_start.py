@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,18 @@ def test_a_module_that_is_loaded_already_is_the_one_that_click_gets(checkout: Pa
     ]
     run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
     assert run.stdout == "True\n"
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_ctrl_c_before_click_is_loaded_is_an_interruption_like_any_other(
+    checkout: Path, tmp_path: Path, json_wanted: bool
+) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    command = [sys.executable, "-m", "patchkit", "status", *(["--json"] if json_wanted else [])]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{checkout}"}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (130, "interrupted\n")
+    assert (json.loads(run.stdout)["status"] == 130) if json_wanted else not run.stdout
 
 
 # Blanks, tabs and lines: of other white space inspect thinks otherwise from Python 3.13 on.

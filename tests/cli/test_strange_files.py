@@ -124,6 +124,16 @@ def test_pipe_that_nobody_writes_is_named_and_left_by_interrupting(
     assert (child.returncode, out, err) == (130, b"", b"\ninterrupted\n")
 
 
+def test_nothing_is_waited_for_while_a_file_is_read(
+    patchkit: Patchkit, root: Path, patch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waiting(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("patchkit.cli.reading.Timer", waiting)
+    assert patchkit("plan", "--root", root, "--patch", patch).status == 0
+
+
 def test_patch_comes_through_a_fifo_that_is_written_late(root: Path, tmp_path: Path, patch: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     command = [*PATCHKIT, "apply", "--root", str(root), "--patch", "fifo"]

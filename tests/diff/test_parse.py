@@ -148,6 +148,13 @@ def read(name: str) -> Patch:
     return parse_patch((CASES / name).read_bytes(), source=name)
 
 
+def test_no_more_than_the_start_of_a_file_tells_what_it_looks_like() -> None:
+    with pytest.raises(PatchFormatError, match="it looks like a binary file"):
+        parse_patch(b"text" + bytes(9), source="x")
+    with pytest.raises(PatchFormatError, match="it looks like plain text"):
+        parse_patch(b"text" * 20_000 + bytes(9), source="x")
+
+
 def test_every_case_file_is_read_by_a_test() -> None:
     assert {path.name for path in CASES.glob("*.patch*")} == GOOD.keys() | BAD.keys()
 

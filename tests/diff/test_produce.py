@@ -72,7 +72,7 @@ CONTENTS = st.tuples(LINES, st.sampled_from([b"", b"", b"last"])).map(lambda par
 BINARIES = st.binary(max_size=200).map(lambda content: b"\0" + content)
 FILES = st.builds(entry, CONTENTS | BINARIES, mode=st.sampled_from([0o644, 0o755]))
 LINKS = st.sampled_from([b"a.py", b"../x y", b"\xffz"]).map(lambda text: entry(text, kind=Kind.SYMLINK, mode=0o777))
-NAMES = ["a.py", "b c.txt", 'q"uote', "tab\there", "\u00fcber/d\udcff.py", "back\\slash", "deep/er/f"]
+NAMES = ["a.py", "b c.txt", 'q"uote', "tab\there", "\u00fcber/d\udcff.py", "back\\slash", "deep/er/f", "at /end"]
 TREES = st.dictionaries(st.sampled_from(NAMES).map(PurePosixPath), FILES | LINKS, max_size=4)
 
 
