@@ -107,7 +107,7 @@ class _Composer:
         if self._refusals or self._unguarded:
             edits = []
         elif together:
-            whole = self._meeting(ground, self._replay, 0, len(lines))
+            whole = self._meeting(ground, self._replay, 0, len(lines), one_by_one=True)
             edits = [] if whole is None else [whole]
         else:
             edits = self._joined(ground, edits)
@@ -212,12 +212,14 @@ class _Composer:
             own = (change for change in self._replay.changes if change.symbol == symbol)
             yield min(own, key=lambda change: max(first - change.end, change.start - last))
 
-    def _meeting(self, ground: Ground, local: Replay, start: int, end: int) -> GuardEdit | None:
-        """Compose the toggles that meet in a region by themselves."""
+    def _meeting(
+        self, ground: Ground, local: Replay, start: int, end: int, *, one_by_one: bool = False
+    ) -> GuardEdit | None:
+        """Compose the toggles that meet in a region by themselves; `one_by_one`: none beside another."""
         symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
         try:
             nest = _Nest(local, self._needs, self._read, ground.part(start, end), self._outside)
-            lines, level = nest.nested(frozenset(), symbols)
+            lines, level = nest.nested(frozenset(), symbols, one_by_one=one_by_one)
         except UnreadableError as error:
             self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
             return None
@@ -263,7 +265,7 @@ class _Nest:
         lines = self._replay.lines(on)
         return None if lines is None else lines[self._top : len(lines) - self._rest]
 
-    def nested(self, on: frozenset[str], free: tuple[str, ...]) -> tuple[list[bytes], Level]:
+    def nested(self, on: frozenset[str], free: tuple[str, ...], *, one_by_one: bool) -> tuple[list[bytes], Level]:
         """Return the part with `on` fixed and all of `free` guarded, and the coarsest level of its guards."""
         lines = self._lines(on)
         if lines is None:
@@ -283,7 +285,8 @@ class _Nest:
             known[""] = whole
         clashing = _clashing(source, edits, known, self._outside) if len(free) > 1 else []
         edits += clashing
-        apart = not clashing and all(
+        beside = not (clashing or (one_by_one and len(free) > 1))
+        apart = beside and all(
             one.symbols == other.symbols or not one.touches(other)
             for place, one in enumerate(edits)
             for other in edits[:place]
@@ -297,14 +300,16 @@ class _Nest:
         candidates = [symbol for symbol in free if variants[symbol] is not None]
         if len(free) == 1 or not candidates:
             raise RefusedGuardsError(self._dependency(on | {free[0]}))
-        return self._decided(on, free, meeting_most(edits, candidates))
+        return self._decided(on, free, meeting_most(edits, candidates), one_by_one=one_by_one)
 
-    def _decided(self, on: frozenset[str], free: tuple[str, ...], first: str) -> tuple[list[bytes], Level]:
+    def _decided(
+        self, on: frozenset[str], free: tuple[str, ...], first: str, *, one_by_one: bool
+    ) -> tuple[list[bytes], Level]:
         """Decide one symbol: a guard around (or beside) those of the others, without it and with it."""
         others = tuple(symbol for symbol in free if symbol != first)
         without = tuple(symbol for symbol in others if first not in self._needs.get(symbol, frozenset()))
-        off, _ = self.nested(on, without)
-        switched, level = self.nested(on | {first}, others)
+        off, _ = self.nested(on, without, one_by_one=one_by_one)
+        switched, level = self.nested(on | {first}, others, one_by_one=one_by_one)
         source = self._read(off)
         edits = source.guards(switched, first)
         return spliced(off, edits), max([level, *(edit.level for edit in edits)])

@@ -210,6 +210,15 @@ def f(a):
     return f(
     ) if b < 2 else b
 """
+MATCH = """\
+    match a:
+        case 0 | 1:
+            c = a
+        case [x, *b]:
+            c = x
+        case _:
+            c = limit
+"""
 MORE = SAME.replace("        log(c)\n", "        log(c)\n        total = 0\n")
 LINE = "    x = x \\\n        + 4\n"
 REST = "\n\nclass D(object):\n    def inner(self, n):\n            return n\n"
@@ -237,6 +246,13 @@ FOUND: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "equal functions side by side": (
         f"def gen(n):\n        yield x\n\n\n\n\n{SAME}{SAME}{REST}",
         [(f"{SAME}{SAME}", f"{SAME}{LINE}{SAME}"), (f"{SAME}{LINE}{SAME}", f"{MORE}{LINE}{SAME}import math as c\n")],
+    ),
+    "a repeated statement, and a change in the second": (
+        f"limit = 2\ndef f(a):\n{MATCH}    return c\n",
+        [
+            (f"limit = 2\ndef f(a):\n{MATCH}", f"def f(a):\n{MATCH}{MATCH}"),
+            (MATCH + MATCH, MATCH + MATCH.replace("            c = a\n", "            c = a\n            c = a\n")),
+        ],
     ),
     "a file without code": ("\n", [("\n", "\nx = 1\n")]),
     "a file of comments": ("# why\n", [("# why\n", "# why\nx = 1\n")]),
