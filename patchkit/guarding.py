@@ -249,8 +249,10 @@ def _patches_on(layer: WantedLayer, switched: set[int]) -> tuple[WantedPatch, ..
         replace(patch, enabled=True, reason="") if is_off else patch
         for patch, is_off in zip(layer.patches, off, strict=True)
     )
-    if layer.trusted and any(off):  # they stand as they were placed, where other patches were off
-        patches = restated(tuple(replace(patch, patch=patch.cut or patch.patch) for patch in patches))
+    if layer.placed and any(off):  # they stand as they were placed, where other patches were off
+        patches = restated(
+            tuple(replace(patch, patch=patch.cut or patch.patch, placed=patch.enabled) for patch in patches)
+        )
     switched.update(id(new) for old, new in zip(layer.patches, patches, strict=True) if id(old) in switched)
     return patches
 

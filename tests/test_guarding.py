@@ -470,6 +470,29 @@ def test_guard_patches_in_the_context_of_each_other_are_switched_one_by_one(site
     assert difference(snapshot(site.root), pristine) == []
 
 
+def test_a_layer_below_guard_patches_in_the_context_of_each_other_comes_out(site: Site, tmp_path: Path) -> None:
+    def steps(*on: str) -> dict[str, str]:
+        return {**FILES, "vllm/step.py": beside(on)["vllm/step.py"]}
+
+    (site.patches / "vllm" / "Kconfig").write_text(KCONFIG)
+    site.add("FAST", steps(), steps("FAST"))
+    site.add("OTHER", steps("FAST"), steps("FAST", "OTHER"))
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert run(["series", "lock", "--patches", str(site.patches), *target]) == 0
+    lower = tmp_path / "lower.diff"
+    lower.write_bytes(diff(FILES, changed(FILES, step=("def step(x):\n", "def step(x):\n    # one\n    # two\n"))))
+    assert run(["apply", *target, "--patch", str(lower)]) == 0
+    assert site.patchkit("apply", "--set", "CONFIG_OTHER=y") == 0
+    assert site.ask("step.tail(0)") == "111"
+    assert run(["revert", *target, "lower.diff"]) == 0
+    assert "# two" not in site.read("step.py")
+    for setting, value in (("CONFIG_FAST=y", "169"), ("CONFIG_OTHER=n", "124"), ("CONFIG_FAST=n", "66")):
+        assert site.patchkit("config", "set", setting) == 0
+        assert site.ask("step.tail(0)") == value
+    assert run(["revert", *target]) == 0
+    assert difference(snapshot(site.root), site.pristine) == []
+
+
 def test_select_patches_in_the_context_of_each_other_are_refused_and_said_why(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,10 @@ _TOKENS = compile_lazily(
     rb"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
     re.DOTALL,
 )
-_DIRECTIVE = compile_lazily(rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b")
+# A comment may stand wherever a blank may; a line is given with those that go on from it.
+_DIRECTIVE = compile_lazily(
+    rb"(?:\s|/\*.*?\*/)*(?:#|%:)(?:\s|/\*.*?\*/)*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", re.DOTALL
+)
 _GUARD = compile_lazily(rb"#if (!?)CONFIG_([A-Za-z0-9_]+)\r?\n?")
 _GOES_ON = (b"\\\n", b"\\\r\n")
 
@@ -42,7 +45,16 @@ class CText:
         self.lines = list(lines)
         self.newline = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
         self.free = _free_places(self.lines)
-        self.steps = [_step(line) if free else None for line, free in zip(self.lines, self.free, strict=False)]
+        self.steps = [_step(self._logical(number)) if self.free[number] else None for number in range(len(lines))]
+
+    def _logical(self, number: int) -> bytes:
+        """Return a line with those that go on from it, in one."""
+        end = number
+        while end < len(self.lines) - 1 and self.lines[end].endswith(_GOES_ON):
+            end += 1
+        if end == number:
+            return self.lines[number]
+        return b"".join(line.rstrip(b"\r\n").removesuffix(b"\\") for line in self.lines[number : end + 1])
 
     def opens(self, start: int, end: int) -> tuple[bool, bool]:
         """Tell whether lines belong to an `#if` above them, and whether they open one that ends below them."""

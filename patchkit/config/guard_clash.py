@@ -24,29 +24,42 @@ def scope_clashes(
     read: Callable[[], Mapping[str, Sequence[ast.stmt]]],
     scopes: Scopes,
     outside: frozenset[str],
-) -> dict[str, range]:
-    """Return the symbols that are to be decided around a definition, and its 0-based lines; of several the first.
+) -> list[tuple[str, range]]:
+    """Return the symbols that are to be decided around definitions, and their 0-based lines; of nested ones the outer.
 
     `edits` are the guards of each symbol in the body of a module; `read` returns the bodies that each symbol makes of
     it, with those it needs, and all of them under "". `outside` are the names that the whole module has.
     """
     shared = list(_shared(body, edits, ()))
     bodies = read() if shared else {}
-    found: dict[str, range] = {}
+    found: list[tuple[str, range]] = []
     for path, definition, symbols in shared:
         others = {symbol: _find(bodies[symbol], path) for symbol in (*symbols, "") if symbol in bodies}
         known = {symbol: one for symbol, one in others.items() if one is not None}
         names = scopes.clashing(definition, list(known.values())) if known else set[str]()
+        lost = scopes.lost(definition, {symbol: one for symbol, one in known.items() if symbol})
         around = [one for end in range(1, len(path)) for one in _variants_at(path[:end], body, bodies)]
-        names = found_outside(names, outside.union(*map(scopes.bound, around)))
+        within = outside.union(*map(scopes.bound, around))
+        lines = range(first_line(definition) - 1, last_line(definition))
+        used = scopes.used(definition).union(*map(scopes.used, known.values()))
+        clashing = set(_losing(lost, found_outside(used, within)))
+        names = found_outside(names, within)
         if names:
             here = scopes.bound(definition)
             binding = [
                 symbol for symbol, one in known.items() if symbol and not names.isdisjoint(scopes.bound(one) - here)
             ]
-            lines = range(first_line(definition) - 1, last_line(definition))
-            found |= {symbol: lines for symbol in binding or symbols if symbol not in found}
+            clashing.update(binding or symbols)
+        inside = {symbol for symbol, part in found if part.start <= lines.start and lines.stop <= part.stop}
+        found += [(symbol, lines) for symbol in sorted(clashing - inside)]
     return found
+
+
+def _losing(lost: Mapping[str, set[str]], outside: set[str]) -> Iterator[str]:
+    """Yield the symbols that take away together what a name, or a generator, is known by in a function."""
+    for name, symbols in lost.items():
+        if name == "yield" or name in outside:
+            yield from sorted(symbols)
 
 
 def _shared(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
 from patchkit.config.guard_ground import Ground
+from patchkit.config.guard_meeting import meeting_most, most_that_meet
 from patchkit.config.guard_replay import Change, Replay
 from patchkit.config.guard_source import UnguardableError, UnreadableError
 from patchkit.record import dataclass
@@ -49,14 +50,16 @@ def compose_guards(
     symbols: Sequence[str],
     needs: Mapping[str, frozenset[str]],
     read: Callable[[list[bytes]], Ground],
+    *,
+    together: bool = False,
 ) -> Composed:
-    """Return the guards of all symbols, in lines of the file with all of them off.
+    """Return the guards of all symbols, in lines of the file with all of them off; all `together`: as if all met.
 
     `needs` says which other symbols a symbol can only be on with; `read` reads lines in the language of the file. What
     cannot be guarded is in `refusals`: first what cannot be by itself, and where there is none of that, what cannot
     where it meets others.
     """
-    return _Composer(replay, tuple(symbols), needs, read).compose()
+    return _Composer(replay, tuple(symbols), needs, read).compose(together=together)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +93,7 @@ class _Composer:
         self._refusals: list[Refusal] = []
         self._unguarded: list[tuple[Refusal, tuple[Change, ...]]] = []
 
-    def compose(self) -> Composed:
+    def compose(self, *, together: bool) -> Composed:
         lines = self._replay.lines(frozenset()) or []
         try:
             ground = self._read(lines)
@@ -101,7 +104,13 @@ class _Composer:
         if not (self._refusals or self._unguarded):
             edits += self._clashing(ground, edits)
         alone = {symbol: [edit.level for edit in edits if edit.symbols == (symbol,)] for symbol in self._symbols}
-        edits = self._joined(ground, edits) if not (self._refusals or self._unguarded) else []
+        if self._refusals or self._unguarded:
+            edits = []
+        elif together:
+            whole = self._meeting(ground, self._replay, 0, len(lines), one_by_one=True)
+            edits = [] if whole is None else [whole]
+        else:
+            edits = self._joined(ground, edits)
         made = tuple(sorted(edits, key=lambda one: (one.start, one.end)))
         return Composed(
             lines=tuple(lines),
@@ -203,12 +212,14 @@ class _Composer:
             own = (change for change in self._replay.changes if change.symbol == symbol)
             yield min(own, key=lambda change: max(first - change.end, change.start - last))
 
-    def _meeting(self, ground: Ground, local: Replay, start: int, end: int) -> GuardEdit | None:
-        """Compose the toggles that meet in a region by themselves."""
+    def _meeting(
+        self, ground: Ground, local: Replay, start: int, end: int, *, one_by_one: bool = False
+    ) -> GuardEdit | None:
+        """Compose the toggles that meet in a region by themselves; `one_by_one`: none beside another."""
         symbols = tuple(one for one in self._symbols if any(change.symbol == one for change in local.changes))
         try:
             nest = _Nest(local, self._needs, self._read, ground.part(start, end), self._outside)
-            lines, level = nest.nested(frozenset(), symbols)
+            lines, level = nest.nested(frozenset(), symbols, one_by_one=one_by_one)
         except UnreadableError as error:
             self._refusals.append(Refusal(symbols=symbols, line=error.line or start + 1, reason=error.reason))
             return None
@@ -254,7 +265,7 @@ class _Nest:
         lines = self._replay.lines(on)
         return None if lines is None else lines[self._top : len(lines) - self._rest]
 
-    def nested(self, on: frozenset[str], free: tuple[str, ...]) -> tuple[list[bytes], Level]:
+    def nested(self, on: frozenset[str], free: tuple[str, ...], *, one_by_one: bool) -> tuple[list[bytes], Level]:
         """Return the part with `on` fixed and all of `free` guarded, and the coarsest level of its guards."""
         lines = self._lines(on)
         if lines is None:
@@ -267,12 +278,15 @@ class _Nest:
             if variant is not None
             for edit in source.guards(variant, symbol)
         ]
-        if _most_that_meet(edits, self._needs) >= MOST_VARIANTS.bit_length():
+        if most_that_meet(edits, self._needs) >= MOST_VARIANTS.bit_length():
             raise _crowded()
         known = {symbol: variant for symbol, variant in variants.items() if variant is not None}
+        if (whole := self._lines(on.union(free))) is not None:
+            known[""] = whole
         clashing = _clashing(source, edits, known, self._outside) if len(free) > 1 else []
         edits += clashing
-        apart = not clashing and all(
+        beside = not (clashing or (one_by_one and len(free) > 1))
+        apart = beside and all(
             one.symbols == other.symbols or not one.touches(other)
             for place, one in enumerate(edits)
             for other in edits[:place]
@@ -286,14 +300,16 @@ class _Nest:
         candidates = [symbol for symbol in free if variants[symbol] is not None]
         if len(free) == 1 or not candidates:
             raise RefusedGuardsError(self._dependency(on | {free[0]}))
-        return self._decided(on, free, _meeting_most(edits, candidates))
+        return self._decided(on, free, meeting_most(edits, candidates), one_by_one=one_by_one)
 
-    def _decided(self, on: frozenset[str], free: tuple[str, ...], first: str) -> tuple[list[bytes], Level]:
+    def _decided(
+        self, on: frozenset[str], free: tuple[str, ...], first: str, *, one_by_one: bool
+    ) -> tuple[list[bytes], Level]:
         """Decide one symbol: a guard around (or beside) those of the others, without it and with it."""
         others = tuple(symbol for symbol in free if symbol != first)
         without = tuple(symbol for symbol in others if first not in self._needs.get(symbol, frozenset()))
-        off, _ = self.nested(on, without)
-        switched, level = self.nested(on | {first}, others)
+        off, _ = self.nested(on, without, one_by_one=one_by_one)
+        switched, level = self.nested(on | {first}, others, one_by_one=one_by_one)
         source = self._read(off)
         edits = source.guards(switched, first)
         return spliced(off, edits), max([level, *(edit.level for edit in edits)])
@@ -315,32 +331,12 @@ def _crowded() -> UnguardableError:
     return UnguardableError(f"so many meet that they would make more than {MOST_VARIANTS} variants")
 
 
-def _most_that_meet(edits: Sequence[GuardEdit], needs: Mapping[str, frozenset[str]]) -> int:
-    """Return how many symbols that need no other have guards on one line."""
-    free = [one for one in edits if not needs.get(one.symbols[0])]
-    on_line = (
-        {one.symbols[0] for one in free if one.start <= edit.start < max(one.end, one.start + 1)} for edit in free
-    )
-    return max(map(len, on_line), default=0)
-
-
-def _meeting_most(edits: Sequence[GuardEdit], candidates: Sequence[str]) -> str:
-    """Return the symbol whose guards touch those of most others, of several the first."""
-    met: dict[str, set[str]] = {symbol: set() for symbol in candidates}
-    for place, one in enumerate(edits):
-        for other in edits[:place]:
-            if one.touches(other):
-                met[one.symbols[0]].add(other.symbols[0])
-                met[other.symbols[0]].add(one.symbols[0])
-    return max(candidates, key=lambda symbol: len(met[symbol]))
-
-
 def _clashing(
     ground: Ground, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]], outside: frozenset[str]
 ) -> list[GuardEdit]:
     """Return where symbols are to be decided because their guards mean something for those of others."""
     found = ground.clashes(edits, variants, outside)
-    return [_undecided(part.start, part.stop, symbol) for symbol, part in found.items()]
+    return [_undecided(part.start, part.stop, symbol) for symbol, part in found]
 
 
 def _undecided(start: int, end: int, symbol: str) -> GuardEdit:

@@ -17,11 +17,11 @@ from patchkit.config.guard_constants import (
     values_mark,
 )
 from patchkit.config.guard_edit import GuardEdit, Level, spliced
-from patchkit.config.guard_fold import Check, Mismatch, Verdict, check_source, settings
+from patchkit.config.guard_fold import TOO_DEEP, Check, Mismatch, Verdict, check_source, settings
 from patchkit.config.guard_ground import CGround, PythonGround
 from patchkit.config.guard_replay import Replay
 from patchkit.config.guard_settle import GuardStep, Terms, compose_settled, symbols_of
-from patchkit.config.guard_source import BOM, Source, UnguardableError, parse_source
+from patchkit.config.guard_source import BOM, Source, UnguardableError, parse_source, read_lines
 from patchkit.diff.compare import Block
 from patchkit.record import dataclass
 
@@ -60,7 +60,11 @@ def guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms, plain: b
     `plain` is what plain patching makes with the present values, where that is known.
     """
     with _collector_paused():
-        return _guard_python(base, steps, terms, plain)
+        guarded = _guard_python(base, steps, terms, plain, together=False)
+        if not isinstance(guarded, GuardedFile) and len(symbols_of(steps)) > 1:
+            # Equal statements side by side: a toggle alone pairs them otherwise than where it meets another.
+            guarded = _guard_python(base, steps, terms, plain, together=True)
+        return guarded if isinstance(guarded, GuardedFile) else _refused(_wrong(guarded))
 
 
 @contextmanager
@@ -75,7 +79,10 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms, plain: bytes | None) -> GuardedFile:
+def _guard_python(
+    base: bytes, steps: Sequence[GuardStep], terms: Terms, plain: bytes | None, *, together: bool
+) -> GuardedFile | Verdict:
+    """Return the file, or the verdict that it is not what it should be."""
     symbols = symbols_of(steps)
     try:
         grounds: list[PythonGround] = []
@@ -84,19 +91,25 @@ def _guard_python(base: bytes, steps: Sequence[GuardStep], terms: Terms, plain: 
             grounds.append(PythonGround(lines))
             return grounds[-1]
 
-        composed, replay, selected = compose_settled(base, steps, terms, read, plain)
+        composed, replay, selected = compose_settled(base, steps, terms, read, plain, together=together)
         if composed.refusals:
+            parse_source(read_lines(steps[-1].content))  # perhaps the whole is for a newer Python than this
             return _refused(composed.refusals)
         ground = next(one for one in grounds if one.lines == list(composed.lines))
         source = ground.source
         edits = _with_constants(source, composed, replay, symbols, terms)
     except UnguardableError as error:
         return _refused((Refusal(symbols=symbols, line=error.line, reason=error.reason, by_select=True),))
+    except RecursionError:
+        return _refused((Refusal(symbols=symbols, line=0, reason=TOO_DEEP, by_select=True),))
     content = b"".join(spliced(source.lines, edits))
     check = Check(symbols=symbols, module=terms.module, needs=terms.needs, seed=terms.seed)
     verdict = check_source(source, content, replay.lines, check, _blocks(edits), ground.scopes)
+    if verdict.broken:
+        reason = f"with guards {verdict.mismatches[0].reason}"
+        return _refused((Refusal(symbols=symbols, line=0, reason=reason, by_select=True),))
     if verdict.mismatches:
-        return _refused(_wrong(verdict))
+        return verdict
     bom = BOM if base.startswith(BOM) else b""
     return GuardedFile(
         content=bom + content,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 
 from patchkit.config.guard_align import DEFINITIONS, import_run, names_imported
 from patchkit.config.guard_scope import FUNCTIONS, Function, Scopes
@@ -23,6 +24,9 @@ Plain = Callable[[frozenset[str]], "list[bytes] | None"]
 """What plain patching makes of a file with these symbols on, in lines; None when they cannot be on without others."""
 
 Values = Mapping[str, bool]
+
+
+TOO_DEEP = "it is nested too deeply"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,22 +43,29 @@ class Mismatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What a check came to: how many settings were compared, and those that came out wrong."""
+    """What a check came to: how many settings were compared, and those that came out wrong.
+
+    `broken`: no setting could be, since the file does not compile, or is nested too deeply to be compared.
+    """
 
     compared: int
     mismatches: tuple[Mismatch, ...]
+    broken: bool = False
 
 
 def settings(
     symbols: Sequence[str], *, halves: int, seed: int, needs: Mapping[str, frozenset[str]] | None = None
 ) -> tuple[frozenset[str], ...]:
-    """Return the settings to check: all off, all on, each alone, random halves; none of them twice.
+    """Return the settings to check: all off, all on, each alone, random halves; all there are of a few symbols.
 
-    A symbol comes with those that it `needs`.
+    None of them is there twice. A symbol comes with those that it `needs`.
     """
     import hashlib
 
     chosen = [frozenset[str](), frozenset(symbols), *(frozenset((symbol,)) for symbol in symbols)]
+    if 1 << len(symbols) <= len(chosen) + halves:
+        chosen += [frozenset(one) for size in range(2, len(symbols)) for one in combinations(symbols, size)]
+        halves = 0
     for number in range(halves):
         # Reproducible on every Python, which `random` promises for few of its functions.
         draws = {symbol: hashlib.sha256(f"{seed} {number} {symbol}".encode()).digest()[0] for symbol in symbols}
@@ -98,14 +109,17 @@ def check_source(
     try:
         made = vary(pristine, read_lines(guarded), hint)
         compile(_changed(made), "<guarded>", "exec", dont_inherit=True)
+        comparison = _Comparison(scopes or Scopes())
+        found = [_mismatch(pristine, made, chosen, lines, check, comparison) for chosen, lines in known]
     except SyntaxError as error:
         broken = Mismatch(switched_on=(), line=error.lineno or 0, reason=f"does not compile: {error.msg}")
-        return Verdict(compared=0, mismatches=(broken,))
-    except (ValueError, RecursionError, UnguardableError) as error:
+        return Verdict(compared=0, mismatches=(broken,), broken=True)
+    except RecursionError:
+        broken = Mismatch(switched_on=(), line=0, reason=TOO_DEEP)
+        return Verdict(compared=0, mismatches=(broken,), broken=True)
+    except (ValueError, UnguardableError) as error:
         broken = Mismatch(switched_on=(), line=0, reason=f"does not compile: {error}")
-        return Verdict(compared=0, mismatches=(broken,))
-    comparison = _Comparison(scopes or Scopes())
-    found = [_mismatch(pristine, made, chosen, lines, check, comparison) for chosen, lines in known]
+        return Verdict(compared=0, mismatches=(broken,), broken=True)
     return Verdict(compared=len(known), mismatches=tuple(one for one in found if one is not None))
 
 
@@ -137,7 +151,7 @@ def _mismatch(
         expected = vary(pristine, lines, placed=False)
         comparison.values = {f"CONFIG_{symbol}": symbol in chosen for symbol in check.symbols}
         line = comparison.differs(_without_import(made.body, check.module), expected.body)
-    except (UnguardableError, RecursionError) as error:
+    except UnguardableError as error:
         return Mismatch(switched_on=tuple(sorted(chosen)), line=0, reason=str(error))
     if line is None:
         return None
@@ -273,7 +287,8 @@ class _Comparison:
     def _same_function(self, one: Function, other: Function) -> bool:
         outside = self._outside
         self._outside = outside | self._scopes.bound(one)
-        same = not self._scopes.turned_local(one, other, outside) and self._same_fields(one, other)
+        same = self._scopes.yields(one) is self._scopes.yields(other)
+        same = same and not self._scopes.turned_local(one, other, outside) and self._same_fields(one, other)
         self._outside = outside
         return same
 

@@ -29,7 +29,7 @@ class Ground(Protocol):
 
     def clashes(
         self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]], outside: frozenset[str]
-    ) -> Mapping[str, range]:
+    ) -> Sequence[tuple[str, range]]:
         """Return the symbols whose guards among the edits mean something for those of others, and in which lines.
 
         `variants` are the lines of each symbol, with those it needs, and of all of them under ""; `outside` is that
@@ -73,7 +73,7 @@ class PythonGround:
 
     def clashes(
         self, edits: Sequence[GuardEdit], variants: Mapping[str, list[bytes]], outside: frozenset[str]
-    ) -> Mapping[str, range]:
+    ) -> Sequence[tuple[str, range]]:
         """Return the symbols that make names local in a function whose guards of other symbols take them from outside.
 
         See scope_clashes. UnguardableError when a variant does not parse.
@@ -124,9 +124,9 @@ class CGround:
         edits: Sequence[GuardEdit],  # noqa: ARG002 -- directives have no scopes
         variants: Mapping[str, list[bytes]],  # noqa: ARG002
         outside: frozenset[str],  # noqa: ARG002
-    ) -> Mapping[str, range]:
+    ) -> Sequence[tuple[str, range]]:
         """Return none: what a directive takes away means nothing."""
-        return {}
+        return ()
 
     def outside(self, variants: Iterable[list[bytes]]) -> frozenset[str]:  # noqa: ARG002 -- as above
         """Return none."""

@@ -34,6 +34,7 @@ from patchkit.config.guard_source import (
 )
 from patchkit.config.guard_text import (
     UNIT,
+    begins_line,
     else_line,
     end_of_header,
     indent_of,
@@ -157,7 +158,7 @@ class _Guards:
         for one, other in paired_bodies(before, after):
             for source, body in ((self.old, one), (self.new, other)):
                 # Where statements are shared the header is that of the base.
-                if id(after) not in self.new.partial and indent_of(source, body[0]).strip():
+                if id(after) not in self.new.partial and not begins_line(source, body[0]):
                     raise UnguardableError("its body stands on the line of its header", before.lineno)
             self.compare(one, other, documented=isinstance(before, DEFINITIONS))
         for name in ("orelse", "finalbody"):
@@ -282,7 +283,7 @@ class _Guards:
         before = old[place.start : place.stop]
         self._require_guardable(before, after)
         lowest = last_line(old[place.start - 1]) if place.start else None
-        indent = indent_of(self.old, old[0])
+        indent = indent_of(self.old, old[0]) if old else b""
         old_lines = moved(self.old, before, indent + UNIT, lowest) if before else []
         new_lines = self._new_lines(after, indent + UNIT) if after else []
         added = [self._line(indent, b"if ", self.name), *new_lines] if after else []
@@ -320,9 +321,9 @@ class _Guards:
     def _insertion(self, old: list[ast.stmt], place: int) -> int:
         """Return the 0-based line above which a statement is inserted into a list."""
         if not place:
-            if indent_of(self.old, old[0]).strip():
+            if old and not begins_line(self.old, old[0]):
                 raise UnguardableError("shares a line with what stands before it", old[0].lineno)
-            return first_line(old[0]) - 1
+            return first_line(old[0]) - 1 if old else len(self.old.lines)  # a file without code
         require_whole_lines(self.old, [old[place - 1]])
         return last_line(old[place - 1])
 

@@ -35,12 +35,15 @@ class Change(NamedTuple):
 class Replay:
     """The base's lines and the changes in the order of the patches."""
 
-    __slots__ = ("_base", "_made", "_texts", "changes")
+    __slots__ = ("_base", "_dropped", "_made", "_texts", "changes")
 
-    def __init__(self, base: int, texts: list[bytes], changes: Sequence[Change]) -> None:
+    def __init__(
+        self, base: int, texts: list[bytes], changes: Sequence[Change], dropped: Sequence[Change] = ()
+    ) -> None:
         self._base = base
         self._texts = texts
         self._made: dict[frozenset[str], list[bytes] | None] = {}
+        self._dropped = tuple(dropped)  # never made: others lie beside them
         self.changes = tuple(changes)
 
     def lines(self, symbols: frozenset[str]) -> list[bytes] | None:
@@ -81,7 +84,7 @@ class Replay:
             gated = [one for one in chosen if one.symbol]
             grown = (min([start, *(one.start for one in gated)]), max([end, *(one.end for one in gated)]))
             if grown == (start, end):
-                return Replay(self._base, self._texts, chosen), start, end
+                return Replay(self._base, self._texts, chosen, self._dropped), start, end
             start, end = grown
 
     def settled(self, changes: Collection[Change], switched_on: Collection[str]) -> Replay:
@@ -91,7 +94,8 @@ class Replay:
             for change in self.changes
             if change not in changes or change.symbol in switched_on
         ]
-        return Replay(self._base, self._texts, kept)
+        dropped = [change for change in changes if change.symbol not in switched_on]
+        return Replay(self._base, self._texts, kept, [*self._dropped, *dropped])
 
     def grounded(self) -> Replay | None:
         """Return the replay with the places of its changes filled in; None when an ungated change needs a toggle."""
@@ -104,14 +108,18 @@ class Replay:
             above.setdefault(line, above[line - 1])
         for line in reversed(range(self._base)):
             below.setdefault(line, below[line + 1] if line + 1 < self._base else len(order))
-        placed = []
-        for change in self.changes:
-            start, end = above[change.above], below[change.below]
-            for line in change.added:
-                above.setdefault(line, start)
-                below.setdefault(line, max(start, end))
-            placed.append(change._replace(start=start, end=max(start, end)))
-        return Replay(self._base, self._texts, placed)
+        makers = {line: change for change in (*self.changes, *self._dropped) for line in change.added}
+
+        def place(change: Change) -> tuple[int, int]:
+            if change.above not in above:
+                above[change.above] = place(makers[change.above])[0]
+            if change.below not in below:
+                below[change.below] = place(makers[change.below])[1]
+            start = above[change.above]
+            return start, max(start, below[change.below])
+
+        placed = [change._replace(start=start, end=end) for change in self.changes for start, end in [place(change)]]
+        return Replay(self._base, self._texts, placed, self._dropped)
 
 
 def record_changes(base: Sequence[bytes], steps: Sequence[tuple[str, list[bytes]]]) -> Replay:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
@@ -29,10 +30,10 @@ class _Scope:
 
     __slots__ = ("bound", "declared", "yields")
 
-    def __init__(self, statement: ast.stmt) -> None:
-        self.bound: set[str] = set()
+    def __init__(self, statement: ast.stmt, bound: set[str] | _Counted | None = None) -> None:
+        self.bound: set[str] | _Counted = set() if bound is None else bound
         self.declared: Declared = set()
-        self.yields = False
+        self.yields = 0
         pending: list[object] = [statement]
         while pending:  # several times as fast as ast.NodeVisitor
             node = pending.pop()
@@ -56,10 +57,10 @@ class _Scope:
                 return (node.args.defaults, node.args.kw_defaults)
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 # Its own targets stay in it, what `:=` binds does not.
-                self.bound |= {inner.target.id for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)}
+                self.bound.update(inner.target.id for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr))
                 return ()
             case ast.Import() | ast.ImportFrom():
-                self.bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+                self.bound.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 self.bound.add(name)
             case ast.MatchMapping(rest=str(name)):
@@ -67,8 +68,15 @@ class _Scope:
             case ast.Global() | ast.Nonlocal():
                 self.declared |= {(type(node).__name__.lower(), name) for name in node.names}
             case ast.Yield() | ast.YieldFrom():
-                self.yields = True
+                self.yields += 1
         return vars(node).values()
+
+
+class _Counted(Counter[str]):
+    """How often each name is bound, filled as the set of a scope is."""
+
+    def add(self, name: str) -> None:
+        self[name] += 1
 
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -106,7 +114,7 @@ class Scopes:
             named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
             bound.update(one.arg for one in named if one is not None)
         for scope in map(self._scope, definition.body):
-            bound |= scope.bound
+            bound.update(scope.bound)
             declared.update(name for _, name in scope.declared)
         return bound - declared
 
@@ -125,7 +133,7 @@ class Scopes:
         """
         if self._own(old, new) == self._own(new, old):
             return ""
-        if self._yields(old) != self._yields(new):
+        if self.yields(old) != self.yields(new):
             return "only one variant is a generator"
         if self._declared(old) != self._declared(new):
             return "its global or nonlocal declarations differ"
@@ -158,6 +166,21 @@ class Scopes:
         dropped = self._own(base, whole)[0] - self._own(whole, base)[0]
         return found | ((dropped - self.bound(whole)) & self.used(whole) if dropped else set[str]())
 
+    def lost(self, base: Definition, variants: Mapping[str, Definition]) -> dict[str, set[str]]:
+        """Return what the toggles of several variants may take away together, so that no place of the base is left.
+
+        Names that it binds, with the symbols that unbind them; "yield" for what makes it a generator. One toggle that
+        does it alone is found by `hazard`.
+        """
+        before = _counted(base)
+        taken = {symbol: before - _counted(one) for symbol, one in variants.items()}
+        found: dict[str, set[str]] = {}
+        for name, count in before.items():
+            symbols = {symbol for symbol, less in taken.items() if less[name]}
+            if len(symbols) > 1 and sum(taken[symbol][name] for symbol in symbols) >= count:
+                found[name] = symbols
+        return found
+
     def _own(self, definition: Definition, other: Definition) -> tuple[set[str], Declared, bool]:
         """Return what the statements bind and declare that are not the other's too."""
         shared = set(map(id, other.body))
@@ -166,7 +189,8 @@ class Scopes:
         declared = set[tuple[str, str]]().union(*(scope.declared for scope in own))
         return bound, declared, any(scope.yields for scope in own)
 
-    def _yields(self, definition: Definition) -> bool:
+    def yields(self, definition: Definition) -> bool:
+        """Tell whether a definition is a generator, if it is a function."""
         return any(self._scope(statement).yields for statement in definition.body)
 
     def _declared(self, definition: Definition) -> Declared:
@@ -181,6 +205,13 @@ class Scopes:
         if id(statement) not in self._used:
             self._used[id(statement)] = statement, frozenset(_free([statement]))
         return self._used[id(statement)][1]
+
+
+def _counted(definition: Definition) -> Counter[str]:
+    """Return how often the body of a definition binds each name in its own scope, and yields."""
+    bound = _Counted()
+    yields = sum(_Scope(statement, bound).yields for statement in definition.body)
+    return bound + Counter({"yield": yields})
 
 
 def found_outside(names: set[str], outside: frozenset[str]) -> set[str]:

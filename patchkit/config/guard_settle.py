@@ -45,6 +45,8 @@ def compose_settled(
     terms: Terms,
     read: Callable[[list[bytes]], Ground],
     plain: bytes | None,
+    *,
+    together: bool = False,
 ) -> tuple[Composed, Replay, tuple[Refusal, ...]]:
     """Make the guards; what none can switch, and what a patch that is always on stands on, is settled.
 
@@ -58,7 +60,7 @@ def compose_settled(
         _require_plain(recorded, switched_on, plain)
         settled = _grounded(_Settled(replay=recorded), switched_on)
         while True:
-            composed = compose_guards(settled.replay, symbols, terms.needs, read)
+            composed = compose_guards(settled.replay, symbols, terms.needs, read, together=together)
             if composed.refusals or not composed.unguarded:
                 return composed, settled.replay, settled.reasons
             for reason, changes in composed.unguarded:

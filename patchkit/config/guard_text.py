@@ -11,6 +11,7 @@ from patchkit.pattern import compile_lazily
 
 UNIT = b"    "
 _REST_OF_LINE = compile_lazily(rb"[ \t\f]*(#.*)?\r?\n?")
+_GOES_ON = compile_lazily(rb"[;:][ \t\f]*\\\r?\n\Z")
 _END_OF_HEADER = compile_lazily(rb"[\s)]*(?:#[^\n]*\n[\s)]*)*:[ \t]*(#[^\n]*)?\r?\n")
 _CODE = compile_lazily(rb"(?!\s*(?:else|try|finally)\s*:)[^#]*?[\w\x80-\xff]")
 _ELSE = compile_lazily(rb"[ \t]*else[ \t]*:[ \t]*(#.*)?\r?\n?")
@@ -21,10 +22,17 @@ def indent_of(source: Source, statement: ast.stmt) -> bytes:
     return source.lines[first_line(statement) - 1][: statement.col_offset]
 
 
+def begins_line(source: Source, statement: ast.stmt) -> bool:
+    """Tell whether nothing stands before a statement on its line, nor on one above it that goes on with a backslash."""
+    above = first_line(statement) - 2
+    joined = above >= 0 and _GOES_ON.search(source.lines[above])
+    return not joined and not indent_of(source, statement).strip()
+
+
 def require_whole_lines(source: Source, statements: Sequence[ast.stmt]) -> None:
     """Raise UnguardableError when another statement shares the first or the last line (`a; b`, `if x: y`)."""
     for statement in (statements[0], statements[-1]):
-        if indent_of(source, statement).strip() and statement is statements[0]:
+        if statement is statements[0] and not begins_line(source, statement):
             raise UnguardableError("shares a line with what stands before it", statement.lineno)
         rest = source.lines[last_line(statement) - 1][statement.end_col_offset or 0 :]
         if not _REST_OF_LINE.fullmatch(rest) and statement is statements[-1]:
