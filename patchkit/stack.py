@@ -13,7 +13,7 @@ from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
 from patchkit.record import dataclass
 from patchkit.strip import UNKNOWN
-from patchkit.tree import Entries, TreeEntry
+from patchkit.tree import Entries, TreeEntry, file_sha256
 
 UPSTREAMED = "the tree has all of it already"
 TAKEN_OUT = "taken out"
@@ -193,10 +193,9 @@ def _otherwise(layer: WantedLayer, overlay: Overlay, below: frozenset[str]) -> f
 
 def _sha256_at(overlay: Overlay, path: str) -> str | None:
     try:
-        entry = overlay.lookup(path)
+        return file_sha256(overlay.lookup(path))
     except UnsafePathError:  # a lower layer put a link in the way: nothing that a lock names is there
         return ""
-    return None if entry is None else entry.state.sha256
 
 
 def _is_in_base(layer: WantedLayer, wanted: WantedPatch) -> bool:
