@@ -19,7 +19,7 @@ from patchkit.resources import patches_directory
 from patchkit.series import BELOW_NAME, Series, available_series, find_series, read_series
 from patchkit.stack import WantedLayer, render_stack
 from patchkit.target import TargetTree
-from patchkit.tree import Entries, TreeEntry
+from patchkit.tree import Entries, TreeEntry, file_sha256
 from patchkit.wanted import Terms, package_parent, section_for
 
 
@@ -155,8 +155,7 @@ def _shipped_for_base(series: Series, tree: TargetTree, base: Entries) -> tuple[
 
 
 def _sha256(entries: Entries, path: str) -> str | None:
-    entry = entries.get(PurePosixPath(path))
-    return None if entry is None else entry.state.sha256
+    return file_sha256(entries.get(PurePosixPath(path)))
 
 
 def _check_lower(artifact: LockedArtifact, lower: Lower, series: Series, tree: TargetTree) -> None:

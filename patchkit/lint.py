@@ -28,7 +28,7 @@ from patchkit.strip import strip_name
 from patchkit.syntax import check_syntax
 from patchkit.target import Layout, TargetTree
 from patchkit.trailers import suspicious_trailers
-from patchkit.tree import Kind, TreeEntry
+from patchkit.tree import Kind, TreeEntry, file_sha256
 from patchkit.undoing import undo_series
 from patchkit.wanted import package_parent
 
@@ -282,8 +282,7 @@ def _lint_section(series: Series, rendered: Rendered, place: str) -> Iterator[Fi
 
 
 def _pristine_digest(artifact: Artifact, path: str) -> str | None:
-    entry = artifact.entries.get(PurePosixPath(package_parent(artifact.tree) + path))
-    return None if entry is None else entry.state.sha256
+    return file_sha256(artifact.entries.get(PurePosixPath(package_parent(artifact.tree) + path)))
 
 
 def _differences(section: LockedArtifact, now: LockedArtifact) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
@@ -20,7 +19,7 @@ from patchkit.series import PatchEntry, Series
 from patchkit.session import Session, Standing
 from patchkit.stack import Rendering, WantedLayer
 from patchkit.target import TargetTree
-from patchkit.tree import Entries, Kind, TreeEntry
+from patchkit.tree import Entries, Kind, TreeEntry, file_sha256
 from patchkit.wanted import package_parent
 
 
@@ -131,12 +130,12 @@ def make_section(rendered: Rendered) -> LockedArtifact:
     recorded = record.content if record is not None else b""
     files = []
     for path in layer_paths(rendered.layer):
-        pristine = _digest(artifact.entries.get(PurePosixPath(path)))
+        pristine = file_sha256(artifact.entries.get(PurePosixPath(path)))
         listed = recorded_sha256(recorded, path)
         if listed is not None and listed != pristine:
             raise _edited(artifact, path)
         place = PurePosixPath(path)
-        patched = _digest(final[place] if place in final else rendered.artifact.entries.get(place))
+        patched = file_sha256(final[place] if place in final else rendered.artifact.entries.get(place))
         files.append(LockedFile(path=path.removeprefix(prefix), pristine=pristine, patched=patched))
     below = rendered.lower.locked(files, prefix) if rendered.lower is not None else None
     version = _public(artifact.tree.version)
@@ -190,10 +189,6 @@ def unproven_offsets(rendered: Rendered) -> tuple[Shift, ...]:
 def _record(tree: TargetTree, entries: Entries) -> TreeEntry | None:
     entry = entries.get(PurePosixPath(tree.distribution, "RECORD")) if tree.distribution else None
     return entry if entry is not None and entry.kind is Kind.FILE else None
-
-
-def _digest(entry: TreeEntry | None) -> str | None:
-    return None if entry is None or entry.kind is Kind.DIRECTORY else hashlib.sha256(entry.content).hexdigest()
 
 
 def _edited(artifact: Artifact, path: str) -> RefusedError:

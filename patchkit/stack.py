@@ -16,7 +16,7 @@ from patchkit.record import dataclass, replace
 from patchkit.restating import Stacked, restate_patches
 from patchkit.strip import UNKNOWN
 from patchkit.trailers import Toggle, parse_trailers
-from patchkit.tree import Entries, TreeEntry
+from patchkit.tree import Entries, TreeEntry, file_sha256
 
 RUNTIME = "runtime: "
 """How the name of the patch begins that brings what `Needs-Runtime` names: no series has it."""
@@ -201,10 +201,9 @@ def _otherwise(layer: WantedLayer, overlay: Overlay, below: frozenset[str]) -> f
 
 def _sha256_at(overlay: Overlay, path: str) -> str | None:
     try:
-        entry = overlay.lookup(path)
+        return file_sha256(overlay.lookup(path))
     except UnsafePathError:  # a lower layer put a link in the way: nothing that a lock names is there
         return ""
-    return None if entry is None else entry.state.sha256
 
 
 def _is_in_base(layer: WantedLayer, wanted: WantedPatch) -> bool:

@@ -73,6 +73,11 @@ def sha256_of(content: bytes) -> str:
     return digest
 
 
+def file_sha256(entry: TreeEntry | None) -> str | None:
+    """Return the digest of a file or a link; None where there is none, also where a directory stands."""
+    return None if entry is None or entry.kind is Kind.DIRECTORY else sha256_of(entry.content)
+
+
 @lru_cache(maxsize=1 << 16)
 def path_of(text: str) -> PurePosixPath:
     """Return the path of a text; the same object each time, which keeps its parts and its hash."""

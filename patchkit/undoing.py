@@ -12,7 +12,7 @@ from patchkit.locking import Rendered
 from patchkit.overlay import PristineEntries
 from patchkit.record import replace
 from patchkit.stack import WantedPatch, render_stack
-from patchkit.tree import TreeEntry
+from patchkit.tree import TreeEntry, file_sha256
 
 
 def undo_series(rendered: Rendered) -> Iterator[tuple[str, str]]:
@@ -67,6 +67,7 @@ def _copied(rendered: Rendered) -> Iterator[PurePosixPath]:
 
 
 def _same(one: TreeEntry | None, other: TreeEntry | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return (one.kind, one.content, one.mode & 0o100) == (other.kind, other.content, other.mode & 0o100)
+    """Compare two files; where a directory stands there is none."""
+    if file_sha256(one) != file_sha256(other):
+        return False
+    return one is None or other is None or (one.kind, one.mode & 0o100) == (other.kind, other.mode & 0o100)

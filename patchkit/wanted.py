@@ -24,7 +24,7 @@ from patchkit.stack import WantedLayer, WantedPatch
 from patchkit.strip import PathMap, file_paths, find_map
 from patchkit.target import TargetTree
 from patchkit.trailers import Toggle
-from patchkit.tree import Entries, Kind, path_of, sha256_of
+from patchkit.tree import Entries, Kind, file_sha256, path_of
 
 OTHER_RELEASE = "not for this release"
 
@@ -308,8 +308,4 @@ def package_parent(tree: TargetTree) -> str:
 
 
 def _pristine_hash(pristine: Entries, prefix: str) -> Callable[[str], str | None]:
-    def digest(path: str) -> str | None:
-        entry = pristine.get(path_of(prefix + path))
-        return None if entry is None else sha256_of(entry.content)
-
-    return digest
+    return lambda path: file_sha256(pristine.get(path_of(prefix + path)))

@@ -264,6 +264,37 @@ def test_lint_on_a_wheel_and_on_a_tree(wheel: str, series: Any) -> None:
     assert "nothing to mend" in series("lint", "own", "--artifact", wheel).out
 
 
+DIRECTORY_GONE = """\
+diff --git a/vllm/old/one.py b/vllm/old/one.py
+deleted file mode 100644
+--- a/vllm/old/one.py
++++ /dev/null
+@@ -1 +0,0 @@
+-ONE = 1
+"""
+FILE_IN_ITS_PLACE = """\
+diff --git a/vllm/old b/vllm/old
+new file mode 100644
+--- /dev/null
++++ b/vllm/old
+@@ -0,0 +1 @@
++a file now
+"""
+
+
+def test_series_that_makes_a_file_of_a_directory_holds_from_the_lock_to_the_revert(series: Any) -> None:
+    _own(DIRECTORY_GONE, FILE_IN_ITS_PLACE)
+    write_tree(Path("pristine"), wheel_tree("vllm", "0.6.3", {**engine(), "vllm/old/one.py": b"ONE = 1\n"}))
+    series("lock", "--patches", "own", "--root", "pristine")
+    assert "nothing to mend" in series("lint", "own", "--root", "pristine").out
+
+    assert run(["apply", "--root", "pristine", "--patches", "own", "--no-shipped"]) == 0
+    assert Path("pristine/vllm/old").read_bytes() == b"a file now\n"
+
+    assert run(["revert", "--root", "pristine"]) == 0
+    assert Path("pristine/vllm/old/one.py").read_bytes() == b"ONE = 1\n"
+
+
 def test_lint_on_a_patched_tree_sees_the_release(wheel: str, series: Any, capsys: pytest.CaptureFixture[str]) -> None:
     _own(DIFF, NEW_FILE)
     _pristine()
