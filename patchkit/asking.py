@@ -14,7 +14,7 @@ from patchkit.errors import OtherReleaseError, PatchkitError, RefusedError, Usag
 from patchkit.guarding import without_barred
 from patchkit.left_out import TAKEN_OUT
 from patchkit.plan import Situation
-from patchkit.receipt import Origin, Receipt
+from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.series import BELOW_NAME, Series, applies, available_series, find_series, read_entries
 from patchkit.stack import WantedLayer
@@ -112,9 +112,25 @@ def named_series(found: Sequence[tuple[Path, Series, Origin]], tree: TargetTree)
 
 def has_others(found: list[tuple[Path, Series, Origin]], tree: TargetTree, receipt: Receipt | None) -> bool:
     """Tell whether a tree has series besides those that are asked for."""
+    return bool(_others(found, tree, receipt))
+
+
+def _others(
+    found: Sequence[tuple[Path, Series, Origin]], tree: TargetTree, receipt: Receipt | None
+) -> list[AppliedLayer]:
     asked = {(origin, label_of(directory, series, origin, tree)) for directory, series, origin in found}
     there = receipt.layers if receipt is not None else ()
-    return any(one.origin is not Origin.AD_HOC and (one.origin, one.name) not in asked for one in there)
+    return [one for one in there if one.origin is not Origin.AD_HOC and (one.origin, one.name) not in asked]
+
+
+def unnamed_with_gaps(situation: Situation, request: Request) -> tuple[AppliedLayer, ...]:
+    """Return the series on a tree of which a patch was taken out and that the request does not name.
+
+    `apply` brings the patch back only where its series is named.
+    """
+    situation, request = followed(situation, request)
+    others = _others(series_of(request, situation.tree), situation.tree, situation.receipt)
+    return tuple(one for one in others if any(patch.reason == TAKEN_OUT for patch in one.patches))
 
 
 def series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -616,3 +618,36 @@ def test_refresh_takes_its_release_from_a_patched_tree_unless_somebody_edited_th
     assert _engine(root) == OURS.replace(b"2 + 5", b"2 + 6")
     _run("revert", "--root", root)
     assert _engine(root) == MODULE
+
+
+@pytest.mark.parametrize(
+    ("gone", "asked"),
+    [
+        ("0001-one.patch", ("--patches", "own")),
+        ("0001-one.patch", ()),
+        ("0001-rate.patch", ("--patches", "own", "--no-shipped")),
+    ],
+    ids=["named", "own not named", "shipped not named"],
+)
+def test_what_status_says_to_type_brings_back_a_patch_that_was_taken_out(
+    gone: str, asked: tuple[str, ...], shipped: Path, root: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shipped.is_dir()
+    _write_free(Path("own"), wheel)
+    _run("apply", "--root", root, "--patches", "own")
+    _run("revert", "--root", root, gone)
+    capsys.readouterr()
+    _run("status", "--root", root, "--require-applied", *asked, status=1)
+    (advice,) = re.findall(r"next: `patchkit (.*)`(.*)\n", capsys.readouterr().out)
+    assert advice[1] == ("" if asked else ", DIR for the directory of own")
+    _run(*shlex.split(advice[0].replace("DIR", "own")))
+    _run("status", "--root", root, "--require-applied", "--patches", "own")
+
+
+def _write_free(directory: Path, wheel: Path) -> None:
+    """Write a series of two patches that needs nothing of the shipped one."""
+    directory.mkdir()
+    (directory / "0001-one.patch").write_text(HEADER + DIFF.replace("engine.py", "layers/attention.py"))
+    (directory / "0002-two.patch").write_text(HEADER + NEW_FILE.replace("extra.py", "more.py"))
+    (directory / "series").write_text("0001-one.patch\n0002-two.patch\n")
+    _run("series", "lock", "--patches", directory, "--artifact", wheel)
