@@ -308,6 +308,12 @@ def test_set_without_a_process(surroundings: dict[str, str]) -> None:
     assert (said.status, "no running process with the shim" in said.err) == (1, True)
 
 
+def test_top_without_a_process_says_where_to_look(surroundings: dict[str, str]) -> None:
+    said = native("top", "--seconds", "0.1", "--times", "1", **surroundings)
+    assert said.status == 1
+    assert said.out == "the shim is bound in no running process; `patchkit native status` shows all\n"
+
+
 def test_doctor_of_a_release_without_libraries(surroundings: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "vllm").mkdir()
     (tmp_path / "vllm/__init__.py").touch()
