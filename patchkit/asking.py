@@ -78,7 +78,7 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
     names = TreeNames(situation.entries, situation.pristine)
     layers = [_layer_of(directory, series, origin, situation, terms, names) for directory, series, origin in found]
     layers = [
-        _stood_on(layer, series, found, situation, terms, asked=request.shipped is not None)
+        _stood_on(layer, series, found, situation, terms, request)
         for layer, (_, series, _) in zip(layers, found, strict=True)
     ]
     layers = [_without_taken(layer, situation) for layer in layers] if request.taken_stays else layers
@@ -208,19 +208,21 @@ def _stood_on(
     found: list[tuple[Path, Series, Origin]],
     situation: Situation,
     terms: Terms,
-    *,
-    asked: bool,
+    request: Request,
 ) -> WantedLayer:
     """Give a series that stands on the shipped one its base; refused where that one is not there nor asked for."""
     if not series.on_shipped:
         return layer
+    asked = request.shipped is not None
     shipped = next((one for _, one, origin in found if origin is Origin.SHIPPED), None)
     there = situation.receipt.layers if situation.receipt is not None else ()
     if shipped is None and not asked and not any(one.origin is Origin.SHIPPED for one in there):
         raise RefusedError(
             f"{series.directory}: stands on the shipped series, which is not in the tree and not asked for",
             why=f"its file `{BELOW_NAME}` says so",
-            hint="apply both: leave out --no-shipped, and give a diff (--patch) in a second command",
+            hint="apply both series without --patch and --no-shipped, then the diff"
+            if request.patches
+            else "leave out --no-shipped: both are applied then",
         )
     from patchkit.below import render_lower, stand_on_lower
 

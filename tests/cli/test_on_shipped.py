@@ -298,9 +298,22 @@ def test_refusal_names_the_toggle_below_that_takes_the_lines_out(
     assert "switches off" not in capsys.readouterr().err
 
 
-def test_without_the_shipped_series_it_is_refused(own: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _run("apply", "--root", root, "--patches", own, "--no-shipped", status=1)
-    assert "stands on the shipped series, which is not in the tree and not asked for" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        (("--no-shipped",), "leave out --no-shipped: both are applied then"),
+        (("--patch", "more.diff"), "apply both series without --patch and --no-shipped, then the diff"),
+    ],
+    ids=["no-shipped", "patch"],
+)
+def test_without_the_shipped_series_it_is_refused(
+    option: tuple[str, ...], advice: str, own: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("more.diff").write_text(NEW_FILE.replace("extra.py", "more.py"))
+    _run("apply", "--root", root, "--patches", own, *option, status=1)
+    said = capsys.readouterr().err
+    assert "stands on the shipped series, which is not in the tree and not asked for" in said
+    assert said.endswith(f"next: {advice}\n")
     assert _engine(root) == MODULE
 
 
