@@ -14,7 +14,7 @@ from patchkit.errors import OtherReleaseError, PatchkitError, RefusedError, Usag
 from patchkit.guarding import without_barred
 from patchkit.left_out import TAKEN_OUT
 from patchkit.plan import Situation
-from patchkit.receipt import Origin, Receipt
+from patchkit.receipt import AppliedLayer, Origin, Receipt
 from patchkit.record import dataclass, replace
 from patchkit.series import BELOW_NAME, Series, applies, available_series, find_series, read_entries
 from patchkit.stack import WantedLayer
@@ -78,7 +78,7 @@ def wanted_layers(situation: Situation, request: Request) -> Asked:
     names = TreeNames(situation.entries, situation.pristine)
     layers = [_layer_of(directory, series, origin, situation, terms, names) for directory, series, origin in found]
     layers = [
-        _stood_on(layer, series, found, situation, terms, asked=request.shipped is not None)
+        _stood_on(layer, series, found, situation, terms, request)
         for layer, (_, series, _) in zip(layers, found, strict=True)
     ]
     layers = [_without_taken(layer, situation) for layer in layers] if request.taken_stays else layers
@@ -112,9 +112,25 @@ def named_series(found: Sequence[tuple[Path, Series, Origin]], tree: TargetTree)
 
 def has_others(found: list[tuple[Path, Series, Origin]], tree: TargetTree, receipt: Receipt | None) -> bool:
     """Tell whether a tree has series besides those that are asked for."""
+    return bool(_others(found, tree, receipt))
+
+
+def _others(
+    found: Sequence[tuple[Path, Series, Origin]], tree: TargetTree, receipt: Receipt | None
+) -> list[AppliedLayer]:
     asked = {(origin, label_of(directory, series, origin, tree)) for directory, series, origin in found}
     there = receipt.layers if receipt is not None else ()
-    return any(one.origin is not Origin.AD_HOC and (one.origin, one.name) not in asked for one in there)
+    return [one for one in there if one.origin is not Origin.AD_HOC and (one.origin, one.name) not in asked]
+
+
+def unnamed_with_gaps(situation: Situation, request: Request) -> tuple[AppliedLayer, ...]:
+    """Return the series on a tree of which a patch was taken out and that the request does not name.
+
+    `apply` brings the patch back only where its series is named.
+    """
+    situation, request = followed(situation, request)
+    others = _others(series_of(request, situation.tree), situation.tree, situation.receipt)
+    return tuple(one for one in others if any(patch.reason == TAKEN_OUT for patch in one.patches))
 
 
 def series_of(request: Request, tree: TargetTree) -> list[tuple[Path, Series, Origin]]:
@@ -192,19 +208,21 @@ def _stood_on(
     found: list[tuple[Path, Series, Origin]],
     situation: Situation,
     terms: Terms,
-    *,
-    asked: bool,
+    request: Request,
 ) -> WantedLayer:
     """Give a series that stands on the shipped one its base; refused where that one is not there nor asked for."""
     if not series.on_shipped:
         return layer
+    asked = request.shipped is not None
     shipped = next((one for _, one, origin in found if origin is Origin.SHIPPED), None)
     there = situation.receipt.layers if situation.receipt is not None else ()
     if shipped is None and not asked and not any(one.origin is Origin.SHIPPED for one in there):
         raise RefusedError(
             f"{series.directory}: stands on the shipped series, which is not in the tree and not asked for",
             why=f"its file `{BELOW_NAME}` says so",
-            hint="apply both: leave out --no-shipped, and give a diff (--patch) in a second command",
+            hint="apply both series without --patch and --no-shipped, then the diff"
+            if request.patches
+            else "leave out --no-shipped: both are applied then",
         )
     from patchkit.below import render_lower, stand_on_lower
 

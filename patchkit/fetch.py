@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from patchkit.dist import record_rows, unzip_errors
 from patchkit.engine import find_engine, normalise_name
 from patchkit.environment import Distribution, directory_names, scan_site
-from patchkit.errors import RefusedError, TargetError
+from patchkit.errors import RefusedError, TargetError, WrongTreeError
 from patchkit.process import Completed, run_child
 from patchkit.specifier import accepts
 
@@ -136,10 +136,11 @@ def _already_there(root: Path, name: str, specifier: str, *, python_only: bool) 
             _check_whole(distribution, python_only=python_only)
             return distribution
     holds = ", ".join(distribution.directory for distribution in found) or ", ".join(sorted(names)[:3])
-    raise RefusedError(
+    kind = WrongTreeError if found else RefusedError
+    raise kind(
         f"{root} is not empty and does not hold {name}{specifier}",
         why=f"  it holds {holds}",
-        hint="give an empty directory",
+        hint="give a new or empty directory, one for each release",
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patchkit import fetch
-from patchkit.errors import RefusedError, TargetError
+from patchkit.errors import PatchkitError, RefusedError, TargetError, WrongTreeError
 from patchkit.fetch import _largest_size, fetch_distribution, fetch_wheel, unpack_wheel
 from patchkit.target import Layout, TargetSpec, parse_target, resolve_target
 
@@ -109,9 +109,11 @@ def test_python_only_leaves_out_compiled_files_and_is_not_taken_for_the_whole(
     assert "_C.abi3.so is missing" in caught.value.why
 
 
-@pytest.mark.parametrize("version", ["0.6.2", ""], ids=["another version", "something else"])
+@pytest.mark.parametrize(
+    ("version", "error"), [("0.6.2", WrongTreeError), ("", RefusedError)], ids=["another version", "something else"]
+)
 def test_directory_that_holds_anything_else_is_refused_before_anything_is_downloaded(
-    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, version: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "tree"
     if version:
@@ -121,8 +123,9 @@ def test_directory_that_holds_anything_else_is_refused_before_anything_is_downlo
         (root / "notes.txt").write_text("mine")
     before = sorted(root.rglob("*"))
     monkeypatch.setattr(subprocess, "Popen", no_child)
-    with pytest.raises(RefusedError, match="is not empty and does not hold") as caught:
+    with pytest.raises(error, match="is not empty and does not hold") as caught:
         fetch_wheel(spec(), root)
+    assert isinstance(caught.value, PatchkitError)
     assert "empty directory" in caught.value.hint
     assert sorted(root.rglob("*")) == before
 

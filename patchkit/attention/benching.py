@@ -26,7 +26,7 @@ def run_bench(
     """
     workloads = [one for one in (GPU if device == "cuda" else CPU) if text in one.name]
     if not workloads:
-        raise UsageError(f"no workload has {text!r} in its name", hint=f"there are: {', '.join(_names(device))}")
+        raise UsageError(f"no workload has {text!r} in its name", hint=f"there are: {'; '.join(_names(device))}")
     kernels = (*kernels_named(names), *flex.KERNELS)
     wrong = _wrong_kernels(kernels, workloads, device, seed, tell)
     results: list[BenchResult] = []

@@ -29,7 +29,7 @@ def list_workloads(device: str, text: str) -> list[Listed]:
     workloads = [one for one in GPU if text in one.name]
     if not workloads:
         raise UsageError(
-            f"no workload has {text!r} in its name", hint=f"there are: {', '.join(one.name for one in GPU)}"
+            f"no workload has {text!r} in its name", hint=f"there are: {'; '.join(one.name for one in GPU)}"
         )
     return [_listed(workload, device) for workload in workloads]
 

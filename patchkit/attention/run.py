@@ -38,7 +38,8 @@ def run_checks(
     """Yield the results of the kernels of these names (all without) on the cases whose name has the text."""
     cases = [case for case in check_cases(tuple(dtypes)) if text in case.name]
     if not cases:
-        raise UsageError(f"no case has {text!r} in its name")
+        hint = "`patchkit attention check` without --case names each as it runs"
+        raise UsageError(f"no case has {text!r} in its name", hint=hint)
     yield from check_kernels(kernels_named(names), cases, device, seed=seed)
 
 

@@ -8,6 +8,7 @@ from patchkit.cli.native_status import watched_document
 from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus
 from patchkit.native.monitor import require_words, segment_directory, tell
+from patchkit.native.settings import settings_words
 from patchkit.native.symbols import read_symbols
 from patchkit.output import Output
 from patchkit.resources import native_directory
@@ -34,6 +35,5 @@ def command(*, words: tuple[str, ...], pid: int | None, output: Output) -> int:
         output.document({"schema": 1, "processes": [watched_document(one) for one in told]})
     else:
         for one in told:
-            settings = one.counted.settings
-            output.line(f"{one.counted.pid}: mode {settings.mode}, qk_scale {settings.qk_scale:g}")
+            output.line(f"{one.counted.pid}: {settings_words(one.counted.settings)}")
     return ExitStatus.DONE

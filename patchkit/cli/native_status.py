@@ -7,7 +7,7 @@ import click
 from patchkit.cli.options import json_option
 from patchkit.errors import ExitStatus
 from patchkit.native.monitor import Sight, Watched, forget, look, segment_directory
-from patchkit.native.settings import settings_document
+from patchkit.native.settings import settings_document, settings_words
 from patchkit.output import Output, one_line
 
 
@@ -78,7 +78,7 @@ def _show(sight: Sight, output: Output) -> None:
         state = "" if one.running else " (ended)"
         style = "good" if counted.calls else "doubt"
         output.line(f"{counted.pid}{state} {one_line(counted.program)}: {one.verdict}", style=style)
-        output.line(f"  mode {counted.settings.mode}, {counted.threads} threads, {counted.written} records")
+        output.line(f"  {settings_words(counted.settings)}, {counted.threads} threads, {counted.written} records")
         for symbol in counted.symbols:
             if symbol.way:
                 typed = "typed" if symbol.typed else "counted only"

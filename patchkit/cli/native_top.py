@@ -20,7 +20,8 @@ from patchkit.output import Output, one_line
 def command(*, seconds: float, times: int | None, output: Output) -> int:
     """Show the running processes again and again. Times and shapes are there in the modes trace and transform.
 
-    With --json one look, of one interval. Exit status 1: no process has the shim.
+    With --json one look, of one interval. Exit status 1: the shim is bound in no
+    running process.
 
     \b
     Examples:
@@ -60,7 +61,7 @@ def _document(rate: Rate) -> dict[str, object]:
 
 def _show(rates: tuple[Rate, ...], output: Output) -> None:
     if not rates:
-        output.line("no running process with the shim was bound", style="doubt")
+        output.line("the shim is bound in no running process; `patchkit native status` shows all", style="doubt")
     for rate in rates:
         line = f"{rate.pid} {one_line(rate.symbol[:48])}  {rate.calls_per_second:.0f}/s"
         if rate.traced:

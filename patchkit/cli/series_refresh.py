@@ -15,6 +15,7 @@ from patchkit.cli.show import counted
 from patchkit.diff.model import Patch
 from patchkit.editing import check_note, edit_ground, edited_files, is_unedited, read_note
 from patchkit.errors import ExitStatus
+from patchkit.left_out import NO_CHANGE
 from patchkit.lock import lock_command, release_options
 from patchkit.locking import render_series
 from patchkit.output import Output
@@ -53,6 +54,9 @@ def command(*, patch: str, patches: Path, work: Path, choice: Choice, artifact: 
             with writing(series.directory):
                 changed = refresh_patch(series, patch, before, after)
         output.line(f"{'refreshed' if changed else 'unchanged'}: {series.directory / patch}", style="good")
+        if not changed and not split_series(series, patch)[1].patch.files:
+            output.note(f"{NO_CHANGE}: nothing below {work} is other than `series edit` wrote it", style="doubt")
+            return ExitStatus.DONE
         return _check_later(series, patch, found, output, patches)
 
 

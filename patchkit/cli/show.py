@@ -15,7 +15,7 @@ from patchkit.output import Output, one_line
 from patchkit.plan import FileEdit, Plan
 from patchkit.receipt import AppliedLayer, Receipt
 from patchkit.session import Condition
-from patchkit.target import TargetTree
+from patchkit.target import Layout, TargetTree
 
 if TYPE_CHECKING:
     from patchkit.workflow import Result
@@ -103,6 +103,9 @@ def next_step(plan: Plan) -> str:
     unfit = [one for one in placements if one.verdict in _UNFIT and "--base" not in one.reason]
     if not unfit or plan.warnings or not plan.refused:
         return ""
+    of_files = [one for one in placements if one.hunk.old_count]  # not those that make a file
+    if plan.tree.layout is Layout.PLAIN and all(one.verdict is Verdict.FILE_GONE for one in of_files):
+        return "--root DIR names the directory that the diff's names begin in; --strip N leaves out N parts of them"
     return "port what does not fit to this release, as docs/upgrades.md says, or take the one it is for"
 
 

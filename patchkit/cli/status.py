@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from patchkit.asking import Request, unnamed_with_gaps
 from patchkit.audit import Audit, audit_package
 from patchkit.cli.lost import lost_receipt
 from patchkit.cli.options import (
@@ -25,7 +26,7 @@ from patchkit.errors import ExitStatus, TargetError, UsageError, WrongTreeError
 from patchkit.generated import Definitions
 from patchkit.nearby import place_warnings
 from patchkit.output import Output
-from patchkit.receipt import Receipt
+from patchkit.receipt import Origin, Receipt
 from patchkit.remains import find_remains
 from patchkit.session import Condition, Session, Standing, open_session
 from patchkit.target import TargetTree, parse_target
@@ -72,13 +73,25 @@ def command(*, choice: Choice, asked: dict[str, Any], require_applied: bool, out
     with open_session(tree, write=False, say=output.note) as session:
         audit = audit_package(tree, session.situation.entries) if session.situation.receipt is None else None
         status = _STATUS[session.condition.standing]
-        missing = missing_from(session, make_request(asked, tree)) if require_applied else ()
+        request = make_request(asked, tree) if require_applied else None
+        missing = missing_from(session, request) if request is not None else ()
         if missing and status is ExitStatus.DONE:
             status = ExitStatus.REFUSED
-        apply = f"`patchkit apply {typed_tree(tree)}{typed_request(asked)}`"
-        then = apply if missing and session.condition.standing in _APPLICABLE else ""
+        helps = missing and session.condition.standing in _APPLICABLE
+        then = _applying(session, request, asked) if request is not None and helps else ""
         _show(session, audit, status, output, missing=missing if require_applied else None, then=then)
     return status
+
+
+def _applying(session: Session, request: Request, asked: dict[str, Any]) -> str:
+    """Return the command that puts on what is missing; a series that the request does not name is named in it."""
+    gaps = unnamed_with_gaps(session.situation, request)
+    if any(layer.origin is Origin.SHIPPED for layer in gaps):
+        asked = {**asked, "no_shipped": False}
+    own = [layer.name for layer in gaps if layer.origin is Origin.USER]
+    directories = " --patches DIR" * len(own)
+    words = f"`patchkit apply {typed_tree(session.situation.tree)}{typed_request(asked)}{directories}`"
+    return f"{words}, DIR for the directory of {', of '.join(own)}" if own else words
 
 
 def _check_nothing_asked(asked: dict[str, Any]) -> None:

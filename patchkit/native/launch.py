@@ -40,7 +40,7 @@ def plan_launch(
     RefusedError for a path that LD_PRELOAD cannot hold, UsageError for settings that would change nothing, and for a
     `way` that leads nowhere.
     """
-    check_settings(settings, artifact.rows)
+    check_settings(settings, artifact.rows, named=Settings.__slots__)
     if way == "dispatcher":
         check_dispatched(settings)
     if settings.mode == "replace" and replacement is None:

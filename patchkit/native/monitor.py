@@ -79,7 +79,8 @@ def tell(directory: Path, words: Sequence[str], pid: int | None, rows: Sequence[
     for one in running:
         known = {symbol.name for symbol in one.counted.symbols if symbol.typed or not one.counted.stage2}
         settings = parse_settings(words, one.counted.settings)
-        check_settings(settings, [row for row in rows if row.symbol in known])
+        named = {word.partition("=")[0] for word in words}
+        check_settings(settings, [row for row in rows if row.symbol in known], named=named)
         if any(symbol.way == "dispatcher" for symbol in one.counted.symbols):
             check_dispatched(settings)
         wanted.append((one, settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from patchkit.errors import UsageError
@@ -13,6 +13,8 @@ from patchkit.record import dataclass, replace
 
 MODES = ("off", "count", "trace", "transform", "replace")
 _LARGEST_COUNT = (1 << 31) - 1
+_ARGUMENTS = ("qk_scale", "window", "rope_offset")
+_USED_IN = (("transform", (*_ARGUMENTS, "rope_theta")), ("replace", ("every", "tolerance")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +35,9 @@ class Settings:
     tolerance: float = 1e-4
 
 
+_FIRST = Settings()
+
+
 def parse_settings(words: Sequence[str], before: Settings) -> Settings:
     """Read `mode=transform qk_scale=0.5`; what is not named stays. UsageError names the word that is wrong."""
     changes: dict[str, Any] = {}
@@ -45,8 +50,8 @@ def parse_settings(words: Sequence[str], before: Settings) -> Settings:
     return replace(before, **changes)
 
 
-def check_settings(settings: Settings, rows: Sequence[EntryPoint]) -> None:
-    """UsageError when a setting would change nothing at any of the entry points."""
+def check_settings(settings: Settings, rows: Sequence[EntryPoint], *, named: Collection[str] = ()) -> None:
+    """UsageError when the mode, one of its settings or one that is `named` would change nothing at any entry point."""
     if settings.mode not in MODES:
         raise UsageError(f"the mode is {settings.mode[:20]!r}, which nobody knows", hint="say a mode too: mode=count")
     hooks = [HOOKS[row.hook] for row in rows if row.hook in HOOKS]
@@ -55,12 +60,9 @@ def check_settings(settings: Settings, rows: Sequence[EntryPoint]) -> None:
         raise UsageError("mode=replace: no entry point here can call another kernel", why=f"  entry points: {names}")
     if settings.mode in ("transform", "trace") and not hooks:
         raise UsageError(f"mode={settings.mode} needs a typed stage 2", why=f"  entry points: {names}")
-    if settings.mode != "transform":
-        return
-    untouched = Settings()
-    for name in ("qk_scale", "window", "rope_offset"):
-        changed = getattr(settings, name) != getattr(untouched, name)
-        if changed and not any(name in hook.settings for hook in hooks):
+    for name in _ARGUMENTS:
+        looked_at = settings.mode == "transform" or name in named
+        if looked_at and _is_changed(settings, name) and not any(name in hook.settings for hook in hooks):
             raise UsageError(f"{name} changes nothing here", why=f"  entry points: {names}")
 
 
@@ -70,6 +72,18 @@ def check_dispatched(settings: Settings) -> None:
         raise UsageError("mode=replace is not for operators that are registered anew", hint="--way preload")
     if settings.mode == "transform" and settings.window:
         raise UsageError("window changes nothing at operators that are registered anew", hint="--way preload")
+
+
+def settings_words(settings: Settings) -> str:
+    """Return the mode, and what is not as it is at first; with the mode that it is for where that is another."""
+    parts = [f"mode {settings.mode}"]
+    for mode, names in _USED_IN:
+        for name in names:
+            value = getattr(settings, name)
+            if _is_changed(settings, name):
+                words = f"{name} {value}" if isinstance(value, int) else f"{name} {value:g}"
+                parts.append(words if mode == settings.mode else f"{words} (for mode {mode})")
+    return ", ".join(parts)
 
 
 def numbers(settings: Settings) -> tuple[int, ...]:
@@ -103,6 +117,10 @@ def settings_document(settings: Settings) -> Mapping[str, object]:
     """Return settings for JSON; what is no number there (a foreign hand wrote it) as text."""
     values = {name: getattr(settings, name) for name in Settings.__slots__}
     return {name: value if name == "mode" or math.isfinite(value) else str(value) for name, value in values.items()}
+
+
+def _is_changed(settings: Settings, name: str) -> bool:
+    return bool(getattr(settings, name) != getattr(_FIRST, name))
 
 
 def _value(name: str, text: str, before: object) -> object:

@@ -17,6 +17,16 @@ def _own_interpreter_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "0")  # the command sets it; it goes back with the test
 
 
+@needs_torch
+@pytest.mark.parametrize("command", ["bench", "list"])
+def test_names_of_workloads_that_hold_commas_are_told_apart(command: str, patchkit: Patchkit) -> None:
+    said = patchkit("attention", command, "--case", "nope", "--device", "cpu")
+    assert (said.status, "error: no workload has 'nope' in its name" in said.err) == (2, True)
+    names = said.err.split("next: there are: ")[1].strip().split("; ")
+    assert [name.split(" ")[0] for name in names].count("prefill") > 1
+    assert all(name.startswith(("prefill ", "dense ", "decode ", "chunk ", "draft ")) for name in names)
+
+
 @pytest.mark.parametrize("command", ["check", "bench", "list", "build", "peers"])
 def test_help_has_an_example(patchkit: Patchkit, command: str) -> None:
     said = patchkit("attention", command, "--help")
@@ -57,7 +67,10 @@ class TestCheck:
 
     def test_names_that_are_not_there_are_usage(self, patchkit: Patchkit) -> None:
         assert patchkit("attention", "check", "--kernel", "fastest").status == 2
-        assert patchkit("attention", "check", "--case", "no such case").status == 2
+        said = patchkit("attention", "check", "--case", "no such case")
+        assert said.status == 2
+        assert "error: no case has 'no such case' in its name" in said.err
+        assert "next: `patchkit attention check` without --case names each as it runs" in said.err
 
     def test_device_that_is_not_there(self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)

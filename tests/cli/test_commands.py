@@ -69,6 +69,15 @@ class TestPlan:
             document = patchkit(command, "--root", root, "--patch", wrong, "--json").document
             assert f"next: {document['next']}\n" in said.out
 
+    def test_directory_that_has_none_of_the_files_is_the_wrong_one(
+        self, patchkit: Patchkit, patch: Path, tmp_path: Path
+    ) -> None:
+        """No release is there to port to: the directory is another than the one that the diff's names begin in."""
+        (tmp_path / "empty").mkdir()
+        said = patchkit("plan", "--root", tmp_path / "empty", "--patch", patch)
+        assert (said.status, "file gone" in said.out, "docs/upgrades.md" in said.out) == (1, True, False)
+        assert "next: --root DIR names the directory that the diff's names begin in" in said.out
+
     def test_refusal_that_says_what_helps_has_no_other_advice(
         self, patchkit: Patchkit, root: Path, tmp_path: Path
     ) -> None:

@@ -279,12 +279,20 @@ def test_set_is_seen_while_it_runs_and_top_shows_it(running: int, surroundings: 
     assert "q 2x9" in native("top", "--seconds", "0.5", "--times", "1", **surroundings).out
 
 
+def test_what_is_set_for_another_mode_is_said_to_be(running: int, surroundings: dict[str, str]) -> None:
+    words = "qk_scale 0.5 (for mode transform)"
+    assert native("set", "qk_scale=0.5", **surroundings).out == f"{running}: mode count, {words}\n"
+    assert f"  mode count, {words}, 1 threads, " in native("status", **surroundings).out
+    assert native("set", "mode=transform", **surroundings).out == f"{running}: mode transform, qk_scale 0.5\n"
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         ((), "nothing to set"),
         (("mode=fast",), "no mode 'fast'"),
         (("mode=transform", "window=3"), "window changes nothing here"),
+        (("window=3",), "window changes nothing here"),
     ],
     ids=str,
 )
@@ -298,6 +306,12 @@ def test_set_of_what_means_nothing(
 def test_set_without_a_process(surroundings: dict[str, str]) -> None:
     said = native("set", "mode=off", **surroundings)
     assert (said.status, "no running process with the shim" in said.err) == (1, True)
+
+
+def test_top_without_a_process_says_where_to_look(surroundings: dict[str, str]) -> None:
+    said = native("top", "--seconds", "0.1", "--times", "1", **surroundings)
+    assert said.status == 1
+    assert said.out == "the shim is bound in no running process; `patchkit native status` shows all\n"
 
 
 def test_doctor_of_a_release_without_libraries(surroundings: dict[str, str], tmp_path: Path) -> None:

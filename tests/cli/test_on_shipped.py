@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -296,9 +298,22 @@ def test_refusal_names_the_toggle_below_that_takes_the_lines_out(
     assert "switches off" not in capsys.readouterr().err
 
 
-def test_without_the_shipped_series_it_is_refused(own: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _run("apply", "--root", root, "--patches", own, "--no-shipped", status=1)
-    assert "stands on the shipped series, which is not in the tree and not asked for" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        (("--no-shipped",), "leave out --no-shipped: both are applied then"),
+        (("--patch", "more.diff"), "apply both series without --patch and --no-shipped, then the diff"),
+    ],
+    ids=["no-shipped", "patch"],
+)
+def test_without_the_shipped_series_it_is_refused(
+    option: tuple[str, ...], advice: str, own: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("more.diff").write_text(NEW_FILE.replace("extra.py", "more.py"))
+    _run("apply", "--root", root, "--patches", own, *option, status=1)
+    said = capsys.readouterr().err
+    assert "stands on the shipped series, which is not in the tree and not asked for" in said
+    assert said.endswith(f"next: {advice}\n")
     assert _engine(root) == MODULE
 
 
@@ -616,3 +631,36 @@ def test_refresh_takes_its_release_from_a_patched_tree_unless_somebody_edited_th
     assert _engine(root) == OURS.replace(b"2 + 5", b"2 + 6")
     _run("revert", "--root", root)
     assert _engine(root) == MODULE
+
+
+@pytest.mark.parametrize(
+    ("gone", "asked"),
+    [
+        ("0001-one.patch", ("--patches", "own")),
+        ("0001-one.patch", ()),
+        ("0001-rate.patch", ("--patches", "own", "--no-shipped")),
+    ],
+    ids=["named", "own not named", "shipped not named"],
+)
+def test_what_status_says_to_type_brings_back_a_patch_that_was_taken_out(
+    gone: str, asked: tuple[str, ...], shipped: Path, root: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shipped.is_dir()
+    _write_free(Path("own"), wheel)
+    _run("apply", "--root", root, "--patches", "own")
+    _run("revert", "--root", root, gone)
+    capsys.readouterr()
+    _run("status", "--root", root, "--require-applied", *asked, status=1)
+    (advice,) = re.findall(r"next: `patchkit (.*)`(.*)\n", capsys.readouterr().out)
+    assert advice[1] == ("" if asked else ", DIR for the directory of own")
+    _run(*shlex.split(advice[0].replace("DIR", "own")))
+    _run("status", "--root", root, "--require-applied", "--patches", "own")
+
+
+def _write_free(directory: Path, wheel: Path) -> None:
+    """Write a series of two patches that needs nothing of the shipped one."""
+    directory.mkdir()
+    (directory / "0001-one.patch").write_text(HEADER + DIFF.replace("engine.py", "layers/attention.py"))
+    (directory / "0002-two.patch").write_text(HEADER + NEW_FILE.replace("extra.py", "more.py"))
+    (directory / "series").write_text("0001-one.patch\n0002-two.patch\n")
+    _run("series", "lock", "--patches", directory, "--artifact", wheel)

@@ -401,6 +401,15 @@ def test_refresh_twice_and_of_nothing_changes_nothing(wheel: str, series: Any) -
     assert "unchanged" in series("refresh", "0001-p.patch", "--patches", "own", "--work", "w").out
 
 
+def test_refresh_of_a_new_patch_without_an_edit_says_that_there_is_none(wheel: str, series: Any) -> None:
+    _own("")
+    series("edit", "0001-p.patch", "--patches", "own", "--work", "w", "--artifact", wheel)
+
+    said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w")
+    assert said.out == "unchanged: own/0001-p.patch\n"
+    assert said.err == "it has no change yet: nothing below w is other than `series edit` wrote it\n"
+
+
 def test_work_directory_that_is_not_there_is_a_misuse(series: Any) -> None:
     _own(DIFF)
     said = series("refresh", "0001-p.patch", "--patches", "own", "--work", "w", status=2)

@@ -18,7 +18,14 @@ from patchkit.native.launch import compose_preload
 from patchkit.native.library import has_new_strings
 from patchkit.native.monitor import look, tell
 from patchkit.native.segment import Segment
-from patchkit.native.settings import Settings, check_settings, from_numbers, parse_settings, settings_document
+from patchkit.native.settings import (
+    Settings,
+    check_settings,
+    from_numbers,
+    parse_settings,
+    settings_document,
+    settings_words,
+)
 from patchkit.native.settings import numbers as settings_numbers
 from patchkit.native.symbols import HOST, read_symbols, symbols_text
 from patchkit.resources import native_directory
@@ -72,6 +79,33 @@ def test_settings_that_would_change_nothing_are_errors(words: list[str], symbol:
     rows = [row for row in read_symbols(native_directory()) if row.hook == symbol]
     with pytest.raises(UsageError):
         check_settings(parse_settings(words, Settings()), rows)
+
+
+@pytest.mark.parametrize("mode", ["count", "trace", "replace"])
+def test_what_is_named_and_would_change_nothing_is_an_error_in_every_mode(mode: str) -> None:
+    rows = [row for row in read_symbols(native_directory()) if row.hook == "paged_attention_v1"]
+    settings = parse_settings(["window=5"], Settings(mode=mode))
+    with pytest.raises(UsageError, match="window changes nothing here"):
+        check_settings(settings, rows, named=("window",))
+    check_settings(settings, rows)  # what was set before is no fault of who sets the mode
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "mode count"),
+        (["mode=transform", "qk_scale=0.5", "window=1234567"], "mode transform, qk_scale 0.5, window 1234567"),
+        (["mode=trace", "qk_scale=0.5"], "mode trace, qk_scale 0.5 (for mode transform)"),
+        (["mode=replace", "every=3"], "mode replace, every 3"),
+        (
+            ["tolerance=0.5", "rope_offset=2"],
+            "mode count, rope_offset 2 (for mode transform), tolerance 0.5 (for mode replace)",
+        ),
+    ],
+    ids=str,
+)
+def test_words_name_what_is_not_as_at_first_and_the_mode_that_it_is_for(words: list[str], said: str) -> None:
+    assert settings_words(parse_settings(words, Settings())) == said
 
 
 def test_the_list_of_entry_points_is_read_and_written() -> None:
