@@ -100,8 +100,9 @@ def _rebuilt(
     """Return all layers for a rendering from pristine.
 
     Below the first change they stand exactly as they were placed; above it each has the tree that it was placed on as
-    its base, so that its hunks are found where the lines moved. What was left out because the tree had it is tried
-    again: perhaps it was a lower layer that had it.
+    its base, so that its hunks are found where the lines moved. A series that is read anew was not placed: that tree
+    proves nothing of it. What was left out because the tree had it is tried again: perhaps it was a lower layer that
+    had it.
     """
     old = tuple(_existing(layer, stored) for layer in there)
     layers: list[WantedLayer] = []
@@ -112,7 +113,7 @@ def _rebuilt(
         if layer.number in gone:
             continue
         wanted = replaced.get(layer.number, layer)
-        if undisturbed or wanted.artifact is not None or (layer.number in replaced and wanted.base is not None):
+        if undisturbed or not wanted.placed or wanted.artifact is not None:
             layers.append(wanted)
         else:
             patches = wanted.patches if layer.number in replaced else tuple(map(_tried_again, wanted.patches))

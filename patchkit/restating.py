@@ -3,13 +3,14 @@
 Every patch is cut on top of all before it: its line numbers count their lines, and these stand in its context. Without
 one of them the place is known all the same, by arithmetic: nothing is looked for. So the hunk is stated where its lines
 are then. Where guards switch both patches, the other's lines in the context give way to what stands there without it:
-no line that the hunk changes touches them, and the two patches commute. Any other context stays as it was cut, and
-finds no place.
+no line that the hunk changes touches them, and the two patches commute. Any other hunk in which such lines stand is
+adrift: it stays as it was cut, and finds no place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from patchkit.diff.model import NO_NEWLINE, Change, FilePatch, Hunk, Patch
@@ -66,17 +67,20 @@ def _restate_patch(one: Stacked, gaps: dict[str, list[_Gap] | None]) -> Patch:
     files = []
     for file, (old, new) in zip(one.patch.files, one.paths, strict=True):
         standing = gaps.get(old, [])
-        files.append(_restate_file(file, standing, guard=one.guard) if one.there and standing else file)
+        files.append(_restate_file(file, standing, guard=one.guard) if one.there and standing != [] else file)
         if old == new and file.change is Change.MODIFY:
             gaps[old] = _after(file, standing, one)
             continue
         if old and file.change is not Change.COPY:
             gaps[old] = [] if one.there else None
-        gaps[new] = [] if one.there and standing == [] else None
+        if new:
+            gaps[new] = _after(file, standing, one) if one.there else None
     return replace(one.patch, files=tuple(files)) if tuple(files) != one.patch.files else one.patch
 
 
-def _restate_file(file: FilePatch, gaps: Sequence[_Gap], *, guard: bool) -> FilePatch:
+def _restate_file(file: FilePatch, gaps: Sequence[_Gap] | None, *, guard: bool) -> FilePatch:
+    if gaps is None:
+        return replace(file, hunks=tuple(replace(hunk, adrift=True) for hunk in file.hunks))
     return replace(file, hunks=tuple(_restate_hunk(hunk, gaps, guard=guard) for hunk in file.hunks))
 
 
@@ -85,9 +89,16 @@ def _restate_hunk(hunk: Hunk, gaps: Sequence[_Gap], *, guard: bool) -> Hunk:
     last = first + hunk.old_count
     inside = [gap for gap in gaps if gap.start < last and gap.end > first]
     moved = move_hunk(hunk, sum(gap.growth for gap in gaps if gap.end <= first))
-    if not inside or not guard or not all(gap.guard and _is_context(gap, hunk) for gap in inside):
-        return moved
+    if not inside:
+        return replace(moved, adrift=True) if any(map(partial(_is_between, hunk), gaps)) else moved
+    if not guard or not all(gap.guard and _is_context(gap, hunk) for gap in inside):
+        return replace(moved, adrift=True)
     return _with_kept_lines(moved, hunk, inside)
+
+
+def _is_between(hunk: Hunk, gap: _Gap) -> bool:
+    """Tell whether a hunk puts lines in where others were taken out: before or after these, nobody can tell."""
+    return bool(gap.kept) and any(run.start == run.end and run.touches(gap) for run in _runs(hunk))
 
 
 def _is_context(gap: _Gap, hunk: Hunk) -> bool:
@@ -180,7 +191,7 @@ def _after(file: FilePatch, gaps: list[_Gap] | None, one: Stacked) -> list[_Gap]
             known = guard or not own
             made.append(_joined(own, held, grown, guard=known and all(gap.guard for gap in held)))
         grown += growth
-    return made
+    return [gap for gap in made if gap.gone != gap.kept]
 
 
 def _is_unterminated(file: FilePatch) -> bool:

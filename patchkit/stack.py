@@ -13,7 +13,6 @@ from patchkit.lock import LockedArtifact
 from patchkit.overlay import Overlay
 from patchkit.receipt import Origin
 from patchkit.record import dataclass, replace
-from patchkit.restating import Stacked, restate_patches
 from patchkit.strip import UNKNOWN
 from patchkit.trailers import Toggle, parse_trailers
 from patchkit.tree import Entries, TreeEntry, file_sha256
@@ -139,6 +138,8 @@ def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
     away = [_is_away(patch) for patch in patches]
     if not any(away):
         return patches
+    from patchkit.restating import Stacked, restate_patches
+
     stack = [
         Stacked(patch=patch.patch, paths=patch.paths, there=not gone, guard=is_guard(patch))
         for patch, gone in zip(patches, away, strict=True)

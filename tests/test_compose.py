@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from patchkit.errors import RefusedError, TreeChangedError
 from patchkit.receipt import Origin
 from tests.making import Files, World, diff, entries_of, header, lines, make_lock, outcomes, target, verdicts
+from tests.making import settings as toggled
 
 NAMES = ("vllm/a.txt", "vllm/b.txt", "vllm/c/d.txt")
 BASE: Files = {NAMES[0]: lines(40), NAMES[1]: lines(24, name="row"), NAMES[2]: lines(12, name="deep")}
@@ -419,3 +420,17 @@ class TestAdHoc:
         assert one.numbers == [1, 3, 4]
         assert one.receipt is not None
         assert {layer.origin for layer in one.receipt.layers} == {Origin.AD_HOC}
+
+
+@pytest.mark.parametrize("edit", ["@@ -30,0 +31 @@\n+new\n", "@@ -30,2 +30,3 @@\n line 30\n+new\n line 31\n"])
+def test_series_that_is_read_anew_is_not_proven_by_the_tree_that_it_stands_on(edit: str) -> None:
+    """A patch that is switched on later needs the proof that it would have needed at first."""
+    one = world({**BASE, NAMES[0]: lines(20) + "row\n" * 3 + "".join(f"line {number}\n" for number in range(21, 41))})
+    first = diff({NAMES[0]: lines(40)}, {NAMES[0]: lines(40).replace("line 3\n", "three\n")})
+    second = header("On", Config="ON") + f"--- a/{NAMES[0]}\n+++ b/{NAMES[0]}\n{edit}".encode()
+    patches = {"1.patch": first, "2.patch": second}
+    assert not one.put(one.series(patches)).refused
+    before = one.contents
+    plan = one.put(one.series(patches, configuration=toggled(ON="y")))
+    assert plan.refused
+    assert one.contents == before

@@ -119,17 +119,83 @@ def test_context_that_is_not_what_the_other_patch_makes_is_left_alone() -> None:
     assert placed(restated([other, patches[1]], [False, True]), BASE) is None
 
 
+def hunk(text: str) -> Patch:
+    return parse_patch(f"--- a/f\n+++ b/f\n{text}".encode(), source="hunk")
+
+
+BETWEEN = {
+    "lines of a patch that is left out": ("@@ -20,0 +21,3 @@\n+a\n+b\n+c\n", "@@ -21,0 +22 @@\n+x\n"),
+    "what such a patch took out": ("@@ -20,2 +19,0 @@\n-line 20\n-line 21\n", "@@ -19,0 +20 @@\n+x\n"),
+    "what such a patch replaced": ("@@ -20,2 +20 @@\n-line 20\n-line 21\n+twenty\n", "@@ -20,0 +21 @@\n+x\n"),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), BETWEEN.values(), ids=BETWEEN)
+def test_insertion_without_context_has_no_place_beside(first: str, second: str) -> None:
+    patches = [hunk(first), hunk(second)]
+    assert placed(patches, BASE) is not None
+    for guard in (True, False):
+        assert placed(restated(patches, [False, True], guard=guard), BASE) is None
+
+
+def test_repeated_lines_do_not_tempt_a_hunk_that_was_cut_on_lines_of_a_patch_left_out() -> None:
+    repeated = lines(9) + "same\n" * 9
+    one = hunk("@@ -12 +12,3 @@\n-same\n+a\n+same\n+b\n")
+    two = hunk("@@ -13 +13 @@\n-same\n+changed\n")
+    assert placed([one, two], repeated) is not None
+    assert placed(restated([one, two], [False, True]), repeated) is None
+
+
+def test_behind_a_change_beside_a_patch_that_is_left_out_nothing_is_known() -> None:
+    patches = [hunk("@@ -20,0 +21,3 @@\n+a\n+b\n+c\n"), hunk("@@ -24 +24 @@\n-line 21\n+21\n")]
+    patches.append(hunk("@@ -30,0 +31 @@\n+x\n"))
+    assert placed(patches, BASE) is not None
+    assert placed(restated(patches, [False, True, True]), BASE) is None
+
+
+def test_lines_that_one_patch_makes_and_another_takes_back_are_not_there() -> None:
+    one = changed(BASE, ("line 20\n", "twenty\n"))
+    patches = cut(BASE, one, BASE, changed(BASE, ("line 22\n", "22\n")))
+    assert placed(restated(patches, [False, False, True], guard=False), BASE) == changed(BASE, ("line 22\n", "22\n"))
+
+
+def test_lines_of_a_patch_that_is_left_out_are_followed_into_a_renamed_file() -> None:
+    one = hunk("@@ -2,0 +3,3 @@\n+a\n+b\n+c\n")
+    renamed = parse_patch(b"diff --git a/f b/g\nsimilarity index 100%\nrename from f\nrename to g\n", source="renamed")
+    stack = [
+        Stacked(patch=one, paths=(("f", "f"),), there=False, guard=False),
+        Stacked(patch=renamed, paths=(("f", "g"),), there=True, guard=False),
+        Stacked(patch=hunk("@@ -33 +33 @@\n-line 30\n+30\n"), paths=(("g", "g"),), there=True, guard=False),
+    ]
+    assert placed(list(restate_patches(stack)[2:]), BASE) == changed(BASE, ("line 30\n", "30\n"))
+
+
 def test_of_a_file_that_a_patch_brings_or_moves_nothing_is_known() -> None:
     made = parse_patch(diff({}, {"f": BASE}), source="made")
     later = cut(BASE, changed(BASE, ("line 20\n", "twenty\n")))[0]
-    assert restated([made, later], [False, True]) == [later]
+    stack = [
+        Stacked(patch=made, paths=(("", "f"),), there=False, guard=True),
+        Stacked(patch=later, paths=(("f", "f"),), there=True, guard=True),
+    ]
+    assert placed([later], BASE) is not None
+    assert placed([restate_patches(stack)[1]], BASE) is None
     renaming = b"diff --git a/e b/f\nsimilarity index 100%\nrename from e\nrename to f\n"
     renamed = parse_patch(renaming, source="renamed")
     stack = [
         Stacked(patch=renamed, paths=(("e", "f"),), there=False, guard=True),
         Stacked(patch=later, paths=(("f", "f"),), there=True, guard=True),
     ]
-    assert restate_patches(stack)[1] == later
+    assert placed([restate_patches(stack)[1]], BASE) is None
+
+
+def test_file_that_comes_behind_one_that_went_is_taken_as_it_is_cut() -> None:
+    gone = parse_patch(diff({"e": "e\n"}, {}), source="gone")
+    made = parse_patch(diff({}, {"f": BASE}), source="made")
+    stack = [
+        Stacked(patch=gone, paths=(("e", ""),), there=False, guard=False),
+        Stacked(patch=made, paths=(("", "f"),), there=True, guard=False),
+    ]
+    assert restate_patches(stack)[1] == made
 
 
 @st.composite

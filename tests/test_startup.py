@@ -98,3 +98,15 @@ def test_a_series_without_toggles_loads_no_kconfig(checkout: Path, tmp_path: Pat
     loaded = _modules_after(checkout, "apply", *where, *settings)
     assert "patchkit.toggles" in loaded
     assert not loaded & {"kconfiglib", "menuconfig", "patchkit.config.kconfig", "ast"}
+
+
+def test_a_series_of_which_nothing_is_switched_off_is_not_restated(checkout: Path, tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "site", wheel_tree("vllm", "0.6.3", engine()))
+    own = tmp_path / "own"
+    own.mkdir()
+    header = "Subject: first\n\nConfig: X\n---\n\n"
+    (own / "first.patch").write_text(header + DIFF)
+    (own / "series").write_text("first.patch\n")
+    where = ("--root", str(root), "--patches", str(own), "--no-shipped", "--unlocked")
+    assert "patchkit.restating" in _modules_after(checkout, "plan", *where)
+    assert "patchkit.restating" not in _modules_after(checkout, "plan", *where, "--set", "CONFIG_X=y")

@@ -288,7 +288,7 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
         name = str(PurePosixPath(sources[number].name).parent / path)
         if len(self._places) >= _DEEPEST or len(self.kconfig_filenames) > _MOST_FILES:
             raise refused(here, line, "too many Kconfig files", f"{_DEEPEST} deep, {_MOST_FILES} in all are read")
-        content = self._read(number, path, here)
+        content = self._read(number, path, here if self._places else name)
         self._size += len(content)
         if self._size > _LARGEST:
             raise refused(here, line, f"more than {_LARGEST >> 20} MiB of Kconfig", "")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from patchkit.diff.judge import Judge
     from patchkit.diff.model import FilePatch, Hunk
 
+_ADRIFT = "it was cut on lines of a patch that is left out"
+
 __all__ = ["Evidence", "accepted", "place_hunks", "split_lines"]
 
 
@@ -69,6 +71,7 @@ def place_hunks(file: FilePatch, lines: Sequence[bytes], evidence: Evidence) -> 
     already: without the proof of a hash this is a conflict. The same when the hunk fits at an offset and its postimage
     stands in the file: applying would insert twice. When the two line numbers of a hunk contradict each other (edited
     by hand), git looks around the new one; then the stated line has no privilege and the place must be the only one.
+    One that is adrift has no place, but where it is PRESENT: repeated lines would tempt it to one of another's.
     """
     hunks = _converted(file.hunks, lines) if evidence.crlf else file.hunks
     return _Placing(file, hunks, lines, evidence).place_all()
@@ -127,6 +130,8 @@ class _Placing:
     def _place_exactly(self, aim: Aim) -> Placement | None:
         """Return the verdict at the stated line, None when the hunk must be looked for."""
         sides = aim.sides
+        if aim.hunk.adrift:
+            return conflict_of(aim, _ADRIFT) if self._proven or not sides.context else None
         if not sides.context:
             return self._place_bare(aim)
         if not aim.firm and not self._proven:
@@ -192,6 +197,8 @@ class _Placing:
 
     def _search(self, aim: Aim, taken: Spans) -> Placement:
         """Look for a hunk that is not at its stated line; `taken` are the spans of exact hunks before it."""
+        if aim.hunk.adrift:
+            return self._unplaced(aim, [], self._standing(aim))
         places, complete = self._image.places(aim.sides.old, at_start=aim.at_start, at_end=aim.at_end)
         if not complete:
             return conflict_of(aim, "its lines are repeated too often in the file to tell where it belongs")
@@ -226,6 +233,8 @@ class _Placing:
         if present:
             lines = list_lines([index + 1 for index, _ in present])
             return conflict_of(aim, f"does not fit, and what it would leave stands at lines {lines}")
+        if aim.hunk.adrift:
+            return conflict_of(aim, _ADRIFT)
         from patchkit.diff.explain import explain_misfit
 
         return conflict_of(aim, explain_misfit(aim.sides, self._image, aim.stated))

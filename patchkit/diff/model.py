@@ -30,7 +30,7 @@ class Hunk:
     A body line begins with ` `, `-`, `+` or the backslash of the no-newline marker; an empty one (in a patch with
     `crlf`: one that is a CR) is an empty context line whose blank was stripped on the way. Line numbers count from 1;
     `old_count == 0` puts the insertion after line `old_start`. `header` is the `@@` line as written, `line_number` its
-    line in the patch file.
+    line in the patch file. `adrift`: lines of patches that are left out stand in it, and no number says its place.
     """
 
     old_start: int
@@ -41,6 +41,7 @@ class Hunk:
     lines: tuple[bytes, ...]
     header: bytes
     line_number: int
+    adrift: bool = False
 
 
 class BinaryKind(enum.Enum):

@@ -52,11 +52,11 @@ def patch_proven(hunks: tuple[Hunk, ...], content: bytes) -> tuple[bytes, tuple[
 
 
 def _plain_sides(hunk: Hunk) -> tuple[bytes, bytes] | None:
-    """Return the lines before and after the hunk; None where it ends with a change or has a no-newline marker.
+    """Return the lines before and after the hunk; None where it is adrift, ends with a change or has a marker.
 
-    A marker is a line more than the `@@` line counts.
+    A no-newline marker is a line more than the `@@` line counts.
     """
-    if hunk.lines[-1].startswith(_CHANGES):
+    if hunk.adrift or hunk.lines[-1].startswith(_CHANGES):
         return None
     old = [line[1:] for line in hunk.lines if not line.startswith(b"+")]
     new = [line[1:] for line in hunk.lines if not line.startswith(b"-")]

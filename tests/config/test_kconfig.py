@@ -39,6 +39,12 @@ def test_a_nul_byte_is_refused_with_its_line() -> None:
     assert refused.value.what == "vllm/Kconfig:2: a NUL byte"
 
 
+def test_a_file_that_cannot_be_read_is_named_itself() -> None:
+    with pytest.raises(SeriesError) as refused:
+        load_kconfig([source({})], engine="vllm", version="0.6.3")
+    assert refused.value.what == "vllm/Kconfig: Kconfig is not there"
+
+
 def test_the_language_is_read() -> None:
     menu = load(
         """
