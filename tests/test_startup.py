@@ -110,3 +110,9 @@ def test_a_series_of_which_nothing_is_switched_off_is_not_restated(checkout: Pat
     where = ("--root", str(root), "--patches", str(own), "--no-shipped", "--unlocked")
     assert "patchkit.restating" in _modules_after(checkout, "plan", *where)
     assert "patchkit.restating" not in _modules_after(checkout, "plan", *where, "--set", "CONFIG_X=y")
+
+
+def test_no_source_needs_another_module_to_be_compiled(checkout: Path) -> None:
+    """A `\\N{NAME}` loads unicodedata while it is compiled: Ctrl-C in there became a SyntaxError, with status 3."""
+    sources = [path for path in (checkout / "patchkit").rglob("*.py") if b"\\N{" in path.read_bytes()]
+    assert sources == []
