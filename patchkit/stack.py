@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from patchkit.commits import Grounds, decide_files, grounds_of_base
 from patchkit.decision import Decision, FileDecision, Outcome
@@ -136,7 +136,7 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
 def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
     """Return the patches of a layer, as they were cut, stated for a tree without those that are switched off."""
     away = [_is_away(patch) for patch in patches]
-    if not any(away):
+    if not _has_ground_away(patches, away):
         return patches
     from patchkit.restating import Stacked, restate_patches
 
@@ -145,6 +145,18 @@ def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
         for patch, gone in zip(patches, away, strict=True)
     ]
     return tuple(replace(old, patch=new) for old, new in zip(patches, restate_patches(stack), strict=True))
+
+
+def _has_ground_away(patches: Sequence[WantedPatch], away: Sequence[bool]) -> bool:
+    """Tell whether a patch that is there names a path of one before it that is away."""
+    missing: set[str] = set()
+    for patch, gone in zip(patches, away, strict=True):
+        paths = {path for pair in patch.paths for path in pair if path}
+        if gone:
+            missing |= paths
+        elif not missing.isdisjoint(paths):
+            return True
+    return False
 
 
 def _is_away(patch: WantedPatch) -> bool:

@@ -100,13 +100,27 @@ def test_a_series_without_toggles_loads_no_kconfig(checkout: Path, tmp_path: Pat
     assert not loaded & {"kconfiglib", "menuconfig", "patchkit.config.kconfig", "ast"}
 
 
-def test_a_series_of_which_nothing_is_switched_off_is_not_restated(checkout: Path, tmp_path: Path) -> None:
+def test_a_series_is_restated_only_where_a_patch_stands_on_one_that_is_switched_off(
+    checkout: Path, tmp_path: Path
+) -> None:
     root = write_tree(tmp_path / "site", wheel_tree("vllm", "0.6.3", engine()))
     own = tmp_path / "own"
     own.mkdir()
-    header = "Subject: first\n\nConfig: X\n---\n\n"
-    (own / "first.patch").write_text(header + DIFF)
-    (own / "series").write_text("first.patch\n")
+    other = DIFF.replace("engine.py", "layers/attention.py")
+    again = "--- a/vllm/layers/attention.py\n+++ b/vllm/layers/attention.py\n@@ -8,2 +8,3 @@\n \n+\n def rate():\n"
+    texts = {"first": f"Subject: first\n\nConfig: X\n---\n\n{DIFF}", "second": other, "third": again}
+    for name, text in texts.items():
+        (own / f"{name}.patch").write_text(text)
+    (own / "series").write_text("first.patch\nsecond.patch\n")
     where = ("--root", str(root), "--patches", str(own), "--no-shipped", "--unlocked")
+    assert "patchkit.restating" not in _modules_after(checkout, "plan", *where)
+    (own / "second.patch").write_text(texts["first"].replace("engine.py", "layers/attention.py"))
+    (own / "series").write_text("first.patch\nsecond.patch\nthird.patch\n")
     assert "patchkit.restating" in _modules_after(checkout, "plan", *where)
     assert "patchkit.restating" not in _modules_after(checkout, "plan", *where, "--set", "CONFIG_X=y")
+
+
+def test_no_source_needs_another_module_to_be_compiled(checkout: Path) -> None:
+    """A `\\N{NAME}` loads unicodedata while it is compiled: Ctrl-C in there became a SyntaxError, with status 3."""
+    sources = [path for path in (checkout / "patchkit").rglob("*.py") if b"\\N{" in path.read_bytes()]
+    assert sources == []

@@ -330,6 +330,9 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
 
 
 def _written(value: Value) -> str:
-    """Return a value as a Kconfig writes it. `$` would begin a macro, and no expression can name such a text."""
-    escaped = value.text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\N{SMALL DOLLAR SIGN}")
+    """Return a value as a Kconfig writes it. `$` would begin a macro, and no expression can name such a text.
+
+    U+FE69, a small dollar sign, takes its place.
+    """
+    escaped = value.text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\ufe69")
     return f'"{escaped}"' if value.kind is ValueKind.STRING else value.text
