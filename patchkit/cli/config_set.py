@@ -15,10 +15,11 @@ from patchkit.cli.options import (
     timestamp,
     tree_options,
 )
-from patchkit.cli.show import edit_words, result_document, show_plan
+from patchkit.cli.show import edit_words, next_step, result_document, show_plan
 from patchkit.cli.toggling import toggle_options
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output, one_line
+from patchkit.plan import Plan
 from patchkit.reconfigure import Change, Reconfigured, reconfigure
 from patchkit.running import processes_with
 from patchkit.session import open_session
@@ -71,11 +72,20 @@ def show_change(done: Reconfigured, output: Output) -> None:
         output.line(f"CONFIG_{symbol}: rebuild: required", style="doubt")
     if plan.refused:
         output.line("refused: nothing was written", style="bad")
+        output.next_step(_next_step(plan))
     elif not done.result.changed:
         output.line("nothing to do", style="good")
     else:
         output.line(f"set: {edit_words(plan)} changed", style="good")
         _show_processes(done, output)
+
+
+def _next_step(plan: Plan) -> str:
+    """Return what to do where a patch is refused; `config set` itself takes no tree that a series was cut against."""
+    placements = (one for decision in plan.decisions for file in decision.files for one in file.placements)
+    if any("--base" in one.reason for one in placements):
+        return "`patchkit apply` takes it: --base DIR is the tree that the series was cut against, --set the settings"
+    return next_step(plan)
 
 
 def _show_processes(done: Reconfigured, output: Output) -> None:
@@ -96,7 +106,7 @@ def _document(done: Reconfigured, status: int) -> dict[str, object]:
         {"symbol": one.symbol, "before": one.before, "after": one.after, "origin": one.origin} for one in done.changes
     ]
     return {
-        **result_document(done.result, status=status),
+        **result_document(done.result, status=status, then=_next_step(done.result.plan)),
         "changes": changed,
         "rebuild": list(done.rebuild),
         "processes": [
