@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from patchkit.diff.model import NO_NEWLINE, Change, FilePatch, Hunk, Patch
+from patchkit.diff.runs import Run, first_of, runs_of
 from patchkit.moving import move_hunk
 from patchkit.record import dataclass, replace
 
@@ -45,18 +46,6 @@ class _Gap(NamedTuple):
         return len(self.kept) - (self.end - self.start)
 
 
-class _Run(NamedTuple):
-    """Lines `start` to `end` that a hunk replaces."""
-
-    start: int
-    end: int
-    removed: tuple[bytes, ...]
-    added: tuple[bytes, ...]
-
-    def touches(self, gap: _Gap) -> bool:
-        return self.start <= gap.end and gap.start <= self.end
-
-
 def restate_patches(stack: Sequence[Stacked]) -> tuple[Patch, ...]:
     """Return the patches with those that are there stated for a tree without the others."""
     gaps: dict[str, list[_Gap] | None] = {}  # None: what stands there is not known by lines
@@ -85,7 +74,7 @@ def _restate_file(file: FilePatch, gaps: Sequence[_Gap] | None, *, guard: bool) 
 
 
 def _restate_hunk(hunk: Hunk, gaps: Sequence[_Gap], *, guard: bool) -> Hunk:
-    first = _first(hunk)
+    first = first_of(hunk)
     last = first + hunk.old_count
     inside = [gap for gap in gaps if gap.start < last and gap.end > first]
     moved = move_hunk(hunk, sum(gap.growth for gap in gaps if gap.end <= first))
@@ -98,14 +87,14 @@ def _restate_hunk(hunk: Hunk, gaps: Sequence[_Gap], *, guard: bool) -> Hunk:
 
 def _is_between(hunk: Hunk, gap: _Gap) -> bool:
     """Tell whether a hunk puts lines in where others were taken out: before or after these, nobody can tell."""
-    return bool(gap.kept) and any(run.start == run.end and run.touches(gap) for run in _runs(hunk))
+    return bool(gap.kept) and any(run.start == run.end and run.touches(gap.start, gap.end) for run in runs_of(hunk))
 
 
 def _is_context(gap: _Gap, hunk: Hunk) -> bool:
     """Tell whether no change of a hunk touches a gap, and its context has the lines that are said to stand there."""
-    if any(run.touches(gap) for run in _runs(hunk)):
+    if any(run.touches(gap.start, gap.end) for run in runs_of(hunk)):
         return False
-    place = _first(hunk)
+    place = first_of(hunk)
     for line in hunk.lines:
         if line[:1] in (b"+", NO_NEWLINE):
             continue
@@ -118,7 +107,7 @@ def _is_context(gap: _Gap, hunk: Hunk) -> bool:
 def _with_kept_lines(moved: Hunk, hunk: Hunk, gaps: Sequence[_Gap]) -> Hunk:
     """Return the hunk with what stands in the gaps as context, no more of it at either end than it was cut with."""
     lines: list[bytes] = []
-    place = first = _first(hunk)
+    place = first = first_of(hunk)
     for line in hunk.lines:
         is_old = line[:1] not in (b"+", NO_NEWLINE)
         for gap in gaps if is_old else ():
@@ -145,46 +134,23 @@ def _context(lines: Sequence[bytes]) -> int:
     return next((place for place, line in enumerate(lines) if line[:1] in (b"+", b"-", NO_NEWLINE)), len(lines))
 
 
-def _first(hunk: Hunk) -> int:
-    """Return the index of a hunk's first old line; without old lines the number names the line before."""
-    return max(hunk.old_start - 1, 0) if hunk.old_count else hunk.old_start
-
-
 def _text(line: bytes) -> bytes:
     """Return a line of a hunk's body without its sign; of an empty context line that may have been stripped."""
     return line[1:] if line[:1] in (b" ", b"+", b"-") else line
-
-
-def _runs(hunk: Hunk) -> Iterator[_Run]:
-    start = place = _first(hunk)
-    removed: list[bytes] = []
-    added: list[bytes] = []
-    for line in (*hunk.lines, b" "):
-        kind = line[:1]
-        if kind == b"-":
-            removed.append(_text(line))
-            place += 1
-        elif kind == b"+":
-            added.append(_text(line))
-        elif kind != NO_NEWLINE:
-            if removed or added:
-                yield _Run(start, place, tuple(removed), tuple(added))
-            place += 1
-            start, removed, added = place, [], []
 
 
 def _after(file: FilePatch, gaps: list[_Gap] | None, one: Stacked) -> list[_Gap] | None:
     """Return the gaps behind a patch, in its lines; None when they are not known any more."""
     if gaps is None or file.binary is not None:
         return None
-    runs = [run for hunk in file.hunks for run in _runs(hunk)]
-    if one.there and any(run.touches(gap) for run in runs for gap in gaps):
+    runs = [run for hunk in file.hunks for run in runs_of(hunk)]
+    if one.there and any(run.touches(gap.start, gap.end) for run in runs for gap in gaps):
         return None
     guard = one.guard and not one.patch.crlf and not _is_unterminated(file)
     made: list[_Gap] = []
     grown = 0
     for own, held in _touching(runs, gaps):
-        growth = sum(len(run.added) - len(run.removed) for run in own)
+        growth = sum(run.growth for run in own)
         if one.there:
             made += [gap._replace(start=gap.start + grown, end=gap.end + grown) for gap in held]
         else:
@@ -198,7 +164,7 @@ def _is_unterminated(file: FilePatch) -> bool:
     return any(line[:1] == NO_NEWLINE for hunk in file.hunks for line in hunk.lines)
 
 
-def _touching(runs: Sequence[_Run], gaps: Sequence[_Gap]) -> Iterator[tuple[list[_Run], list[_Gap]]]:
+def _touching(runs: Sequence[Run], gaps: Sequence[_Gap]) -> Iterator[tuple[list[Run], list[_Gap]]]:
     """Yield runs and gaps in order, those together that touch."""
     bounds = sorted([*((run.start, run.end) for run in runs), *((gap.start, gap.end) for gap in gaps)])
     while bounds:
@@ -208,7 +174,7 @@ def _touching(runs: Sequence[_Run], gaps: Sequence[_Gap]) -> Iterator[tuple[list
         yield [run for run in runs if start <= run.start <= end], [gap for gap in gaps if start <= gap.start <= end]
 
 
-def _joined(runs: Sequence[_Run], gaps: Sequence[_Gap], grown: int, *, guard: bool) -> _Gap:
+def _joined(runs: Sequence[Run], gaps: Sequence[_Gap], grown: int, *, guard: bool) -> _Gap:
     """Return the one gap that changes and gaps make which touch each other."""
     start = min([*(run.start for run in runs), *(gap.start for gap in gaps)])
     end = max([*(run.end for run in runs), *(gap.end for gap in gaps)])
@@ -227,5 +193,5 @@ def _joined(runs: Sequence[_Run], gaps: Sequence[_Gap], grown: int, *, guard: bo
             kept.append(changed.removed[place - changed.start])
         if changed is None and covered is not None:
             gone.append(covered.gone[place - covered.start])
-    growth = sum(len(run.added) - len(run.removed) for run in runs)
+    growth = sum(run.growth for run in runs)
     return _Gap(start + grown, end + grown + growth, tuple(gone), tuple(kept), guard)

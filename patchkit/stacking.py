@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from patchkit.diff.model import Change, FilePatch, Hunk, Patch
+from patchkit.diff.runs import Run, first_of, runs_of
 from patchkit.record import dataclass, replace
 from patchkit.strip import strip_name
 
@@ -48,15 +49,6 @@ class _Owned:
     patch: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Run:
-    """Lines from `start` up to `end` that a hunk replaces by `added` lines."""
-
-    start: int
-    end: int
-    added: int
-
-
 def find_edits(patches: Sequence[tuple[Patch, int]]) -> Iterator[Editing]:
     """Yield what edits lines of an earlier patch, each pair of patches once a file; a patch comes with its -p level."""
     owned: dict[str, list[_Owned]] = {}
@@ -88,76 +80,55 @@ def _edits_in(file: FilePatch, standing: Sequence[_Owned], number: int, path: st
         for one in standing:
             if one.patch == number:
                 continue
-            edits = any(run.start <= one.end and run.end >= one.start for run in _runs(hunk))
+            edits = any(run.touches(one.start, one.end) for run in runs_of(hunk))
             if not edits and (one.patch in needed or not _is_around(hunk, one)):
                 continue
             if one.patch not in needed or (needed[one.patch].context is not None and edits):
-                at, text = (hunk.line_number, None) if edits else _old_line(hunk, max(one.start, _first(hunk)))
+                at, text = (hunk.line_number, None) if edits else _old_line(hunk, max(one.start, first_of(hunk)))
                 needed[one.patch] = Editing(patch=number, other=one.patch, path=path, line_number=at, context=text)
     yield from needed.values()
 
 
 def _is_around(hunk: Hunk, one: _Owned) -> bool:
-    start, end = _first(hunk), _first(hunk) + hunk.old_count
+    start, end = first_of(hunk), first_of(hunk) + hunk.old_count
     return one.start < end and one.end > start and (one.start < one.end or one.start > start)
 
 
 def _old_line(hunk: Hunk, place: int) -> tuple[int, bytes]:
     """Return the line of the patch, and its text, that stands for a line of the file."""
     old = [(at, line) for at, line in enumerate(hunk.lines, hunk.line_number + 1) if line[:1] not in (b"+", b"\\")]
-    at, line = old[place - _first(hunk)]
+    at, line = old[place - first_of(hunk)]
     return at, line[1:]
-
-
-def _first(hunk: Hunk) -> int:
-    """Return the index of a hunk's first old line; without old lines the number names the line before."""
-    return hunk.old_start - 1 if hunk.old_count else hunk.old_start
-
-
-def _runs(hunk: Hunk) -> Iterator[_Run]:
-    at = start = _first(hunk)
-    added = 0
-    for line in (*hunk.lines, b" "):
-        kind = line[:1]
-        if kind == b"-":
-            at += 1
-        elif kind == b"+":
-            added += 1
-        elif kind != b"\\":
-            if at > start or added:
-                yield _Run(start=start, end=at, added=added)
-            at += 1
-            start, added = at, 0
 
 
 def _after(file: FilePatch, standing: Sequence[_Owned], number: int) -> list[_Owned]:
     """Return whose the lines are when the patch is on."""
     if file.change is Change.CREATE or file.binary is not None:
         return [_Owned(start=0, end=_END, patch=number)]
-    runs = [run for hunk in file.hunks for run in _runs(hunk)]
+    runs = [run for hunk in file.hunks for run in runs_of(hunk)]
     moved = [replace(one, start=_shifted(one.start, runs), end=_shifted_end(one.end, runs)) for one in standing]
     made = []
     for place, run in enumerate(runs):
-        start = run.start + sum(before.added - (before.end - before.start) for before in runs[:place])
-        made.append(_Owned(start=start, end=start + run.added, patch=number))
+        start = run.start + sum(before.growth for before in runs[:place])
+        made.append(_Owned(start=start, end=start + len(run.added), patch=number))
     return [*(one for one in moved if one.end >= one.start), *made]
 
 
-def _shifted(place: int, runs: Sequence[_Run]) -> int:
+def _shifted(place: int, runs: Sequence[Run]) -> int:
     moved = place
     for run in runs:
         if run.end <= place:
-            moved += run.added - (run.end - run.start)
+            moved += run.growth
         elif run.start < place:
-            moved += run.start - place + run.added
+            moved += run.start - place + len(run.added)
     return moved
 
 
-def _shifted_end(place: int, runs: Sequence[_Run]) -> int:
+def _shifted_end(place: int, runs: Sequence[Run]) -> int:
     moved = place
     for run in runs:
         if run.end <= place and run.start < place:
-            moved += run.added - (run.end - run.start)
+            moved += run.growth
         elif run.start < place < run.end:
             moved += run.start - place
     return moved
