@@ -325,9 +325,7 @@ def _none_found(engine: Engine, search: _Search, problems: tuple[str, ...]) -> T
     below = roots_below(search.sites[0], engine) if search.explicit else []
     hint = "--root DIR (a checkout, a site-packages, an unpacked wheel), --python EXE or --fetch DIR says where it is"
     if below:
-        hint = "did you mean " + ", or ".join(
-            f"--target {engine.name} --root {typed_path(root, 'DIR')}" for root in below[:4]
-        )
+        hint = "did you mean " + ", or ".join(_options(engine, root) for root in below[:4])
     return TargetError(f"no {engine.name} found", why="\n".join(f"  {line}" for line in lines), hint=hint)
 
 
