@@ -15,7 +15,7 @@ from patchkit.cli.options import (
     timestamp,
     tree_options,
 )
-from patchkit.cli.show import edit_words, next_step, result_document, show_plan
+from patchkit.cli.show import edit_words, next_step, placements_of, result_document, show_plan
 from patchkit.cli.toggling import toggle_options
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output, one_line
@@ -82,8 +82,7 @@ def show_change(done: Reconfigured, output: Output) -> None:
 
 def _next_step(plan: Plan) -> str:
     """Return what to do where a patch is refused; `config set` itself takes no tree that a series was cut against."""
-    placements = (one for decision in plan.decisions for file in decision.files for one in file.placements)
-    if any("--base" in one.reason for one in placements):
+    if any("--base" in one.reason for one in placements_of(plan)):
         return "`patchkit apply` takes it: --base DIR is the tree that the series was cut against, --set the settings"
     return next_step(plan)
 

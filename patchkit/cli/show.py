@@ -97,9 +97,14 @@ def show_plan(plan: Plan, output: Output, *, verbose: bool = False) -> None:
         output.note(f"warning: {warning}", style="doubt")
 
 
+def placements_of(plan: Plan) -> list[Placement]:
+    """Return the places of all hunks of a plan, in order."""
+    return [one for decision in plan.decisions for file in decision.files for one in file.placements]
+
+
 def next_step(plan: Plan) -> str:
     """Return what to do with hunks that do not fit, "" where their reasons or the plan's warnings say what helps."""
-    placements = [one for decision in plan.decisions for file in decision.files for one in file.placements]
+    placements = placements_of(plan)
     unfit = [one for one in placements if one.verdict in _UNFIT and "--base" not in one.reason]
     if not unfit or plan.warnings or not plan.refused:
         return ""
