@@ -24,6 +24,7 @@ from patchkit.runtime.attention.registry import kernel_named
 
 SAMPLED = 48
 GRADIENT_TOKENS = 2048
+_GATHERED = 64  # queries from which on copying the keys together is measured; for few it takes all the time
 _COPIES = 8  # calls with other tables, one after the other, so that no page is still in the cache
 
 FORWARDS = [one.case for one in GPU if one.step == FORWARD]
@@ -199,7 +200,7 @@ def paged_calls(case: AttentionCase) -> Iterator[PagedCall]:
     out = torch.empty_like(made[0].query)
     lse = torch.empty(case.heads, len(out), device="cuda")
     one_query = made[0].max_query == 1
-    for family in ("hopper_decode", "triton_decode") if one_query else ("triton_paged",):
+    for family in ("hopper_decode", "triton_decode") if one_query else ("hopper_paged", "triton_paged"):
         kernel = importlib.import_module(f"patchkit.runtime.attention.{family}").KERNELS[0]
         run = partial(kernel.run, pattern=case.pattern, out=out, lse=lse)
         yield kernel.name, partial(run, made[0]), 1, partial(_paged_error, made[0], case.pattern, out)
@@ -213,7 +214,7 @@ def paged_calls(case: AttentionCase) -> Iterator[PagedCall]:
     flash3 = _flash3(made[0], case.pattern)
     window = Pattern(anchors=0)
     yield "flash3_window_only", flash3, 1, lambda: _paged_error(made[0], window, flash3()[0])
-    if not one_query:
+    if made[0].max_query >= _GATHERED:
         yield from _gathered_calls(made[0], case, out, lse)
 
 

@@ -1,4 +1,4 @@
-// Forward over packed sequences for Hopper: causal window + anchors, or dense causal; GQA packed.
+// Forward over packed or paged sequences for Hopper: causal window + anchors, or dense causal; GQA packed.
 //
 //     out_i = sum_j p_ij v_j;   lse_i = log sum_j exp(scale q_i . k_j)   over the keys j that query i sees
 //
@@ -13,7 +13,10 @@
 //
 // Keys come in boxes of 32: first those of the window from its first key on, then those of the anchors, so that a tile
 // of N keys may hold the end of the one and the other. Only tiles that some row does not see wholly are masked, box by
-// box.
+// box. Where the last tile has one box only, only that is copied and multiplied.
+//
+// Where keys lie in pages, the window begins at a whole box, and the rows of a box that share a page are a copy of
+// their own. A warp starts those of keys, another those of values: small copies cost as much to start as large ones.
 
 #include "call.h"
 #include "hopper.cuh"
@@ -24,6 +27,7 @@ namespace patchkit
 {
 
 constexpr int BOX = 32;        // keys of a box
+constexpr int LEAST_UNIT = 8;  // rows copied at once: those of a swizzle, and a warp has lanes for them
 constexpr int GROUP_ROWS = 64; // of a warpgroup
 constexpr int QUERY_STAGES = 2;
 constexpr float GROWTH = 8.f; // how far, in units of log 2, a row's scores may pass its base before it is rescaled
@@ -32,13 +36,18 @@ struct Arguments {
     void *out;               // [Tq, H, D], contiguous
     float *lse;              // [H, Tq]
     const int *query_starts; // [B + 1]
-    const int *key_starts;   // [B + 1]
+    const int *key_starts;   // [B + 1], for packed keys
+    const int *key_lengths;  // [B], for pages
+    const int *table;        // [B, pages], or null
+    int64_t table_row;       // its stride
+    int page_size, unit;     // rows of a page, and of what is copied at once
     int *odd;                // how many tiles are listed behind it, then their numbers
     int odd_room;
     int *next; // how many pieces of work were handed out, beyond the first of every block
     int tokens, batch, heads, group, packs;
     int tiles;  // of all sequences, for a head
     int levels; // most tiles of a sequence, where work goes by them; else 0
+    int pieces; // of work
     int window, anchors;
     float factor; // scale * log2(e)
 };
@@ -88,7 +97,7 @@ __device__ __forceinline__ Place place_of(uint32_t use)
 
 // The longest pieces come first, the short ones at the beginning of a sequence last: they fill the time in which some
 // multiprocessors are still at work. Heads go before tiles, so that a token's row of memory is read at one time.
-template <int Rows, int Pack>
+template <int Rows, int Pack, bool Paged>
 __device__ __forceinline__ bool find_work(const Arguments &a, int number, Work &w)
 {
     constexpr int QUERIES = Rows / Pack;
@@ -114,16 +123,16 @@ __device__ __forceinline__ bool find_work(const Arguments &a, int number, Work &
         w.count = a.query_starts[low + 1] - w.begin;
         w.first = (tile - w.begin / QUERIES - low) * QUERIES;
     }
-    w.key_begin = a.key_starts[w.sequence];
-    w.keys = a.key_starts[w.sequence + 1] - w.key_begin;
+    w.key_begin = Paged ? 0 : a.key_starts[w.sequence];
+    w.keys = Paged ? a.key_lengths[w.sequence] : a.key_starts[w.sequence + 1] - w.key_begin;
     if (w.first < 0 || w.first >= w.count)
         return false;
     w.offset = w.keys - w.count;
     int last = min(w.first + QUERIES, w.count) - 1;
     int end = max(min(w.keys, w.offset + last + 1), 0);
     w.low = max(w.offset + w.first - a.window + 1, 0);
-    if (w.low < BOX)
-        w.low = 0; // one box for both
+    if (w.low < BOX || Paged)
+        w.low = w.low / BOX * BOX; // one box for both; pages are copied from whole boxes on
     w.low = min(w.low, end);
     w.anchor_end = max(min(min(a.anchors, w.low), w.keys), 0);
     w.window_boxes = (end - w.low + BOX - 1) / BOX;
@@ -141,71 +150,166 @@ __device__ __forceinline__ int first_key(int low, int window_boxes, int box)
 __device__ __forceinline__ int same(int number) { return __shfl_sync(0xffffffff, number, 0); }
 
 // How the copy engine sees the tensors: a warpgroup's rows of queries, a whole tile of keys or values, and a box of
-// them.
+// them; of pages, as many rows as are copied at once in place of a tile, and no boxes.
 struct Maps {
     CUtensorMap query, key, value, key_box, value_box;
 };
 
-// Copies a tile of keys or values in as few steps as can be: one thread starts them, and they would not keep up box by
-// box. Behind the last box come zeros, as the copy engine gives for what lies outside the tensor: what is masked must
-// not be NaN of old.
-template <class S>
-__device__ __forceinline__ void copy_tile(uint16_t (&to)[S::D / 64][S::N][64], const CUtensorMap *tile,
-                                          const CUtensorMap *one, uint64_t *full, const Work &w, int box, int kv_head)
+// Read anew wherever it is asked for: registers are few in the warps that copy.
+__device__ __forceinline__ int lane_number()
 {
-    barrier_expect(full, S::N * S::D * 2);
-    if (box + S::N / BOX <= w.window_boxes) {
-        for (int half = 0; half < S::D / 64; ++half)
-            copy_box(to[half][0], tile, full, half * 64, w.key_begin + first_key(w.low, w.window_boxes, box), kv_head);
-        return;
-    }
-    for (int i = 0; i < S::N / BOX; ++i) {
-        int row = box + i < w.boxes ? w.key_begin + first_key(w.low, w.window_boxes, box + i) : -BOX;
-        for (int half = 0; half < S::D / 64; ++half)
-            copy_box(to[half][i * BOX], one, full, half * 64, row, kv_head);
-    }
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
 }
 
-template <class S, int Pack>
-__device__ __forceinline__ void produce(const Arguments &a, Storage<S> &s, const Maps &maps)
+// Where the rows lie that a lane copies of a tile in pages; page -1 is outside the tensor.
+struct Spot {
+    int page, row;
+};
+
+// Of `row` of the tile that begins with a box. Behind the last key come zeros, as the copy engine gives for what lies
+// outside the tensor: the table has no pages there.
+__device__ __forceinline__ Spot find_spot(const Arguments &a, const Work &w, int box, int row)
 {
-    constexpr int D = S::D, N = S::N, ROWS = S::ROWS, STAGES = S::STAGES;
-    uint32_t queries = 0, tiles = 0;
-    int all = (a.levels ? a.levels * a.batch : a.tiles) * a.packs, number = blockIdx.x, following;
-    for (; number < all; number = following) {
-        Work w;
-        bool found = find_work<ROWS, Pack>(a, number, w);
-        wait_for_kernel_before();                     // `clear`
-        following = gridDim.x + atomicAdd(a.next, 1); // asked for early: the answer takes a while
-        if (!found)
-            continue;
-        int kv_head = w.pack * Pack / a.group;
-        Place q = place_of<QUERY_STAGES>(queries++);
-        barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
-        s.work[q.slot] = w;
+    box += row / BOX;
+    int key = box < w.boxes ? first_key(w.low, w.window_boxes, box) + row % BOX : w.keys;
+    if (key >= w.keys)
+        return {-1, 0};
+    uint32_t place = key, size = a.page_size; // division of what has no sign takes fewer registers
+    return {a.table[w.sequence * a.table_row + place / size], static_cast<int>(place % size)};
+}
+
+// What copies: a thread, or for pages two warps.
+template <class S, int Pack, bool Paged>
+struct Producer {
+    static constexpr int D = S::D, N = S::N, ROWS = S::ROWS, STAGES = S::STAGES, HALVES = D / 64;
+    static constexpr int THREADS = Paged ? 64 : 1;
+    const Arguments &a;
+    Storage<S> &s;
+    const Maps &maps;
+
+    __device__ __forceinline__ bool leads() const { return !Paged || lane_number() == 0; }
+
+    __device__ __forceinline__ void copy_queries(const Work &w, int slot) const
+    {
+        uint64_t *full = &s.query_full[slot];
+        s.work[slot] = w;
         if (w.boxes == 0) {
-            barrier_arrive(&s.query_full[q.slot]);
-            continue;
+            barrier_arrive(full);
+            return;
         }
-        barrier_expect(&s.query_full[q.slot], ROWS * D * 2);
-        for (int half = 0; half < D / 64; ++half)
+        barrier_expect(full, ROWS * D * 2);
+        for (int half = 0; half < HALVES; ++half)
             for (int group = 0; group < ROWS / GROUP_ROWS; ++group)
-                copy_box(s.query[q.slot][half][group * GROUP_ROWS], &maps.query, &s.query_full[q.slot], half * 64,
-                         w.pack * Pack, w.begin + w.first + group * (GROUP_ROWS / Pack));
+                copy_box(s.query[slot][half][group * GROUP_ROWS], &maps.query, full, half * 64, w.pack * Pack,
+                         w.begin + w.first + group * (GROUP_ROWS / Pack));
+    }
+
+    // Copies a tile of packed keys or values in as few steps as can be: one thread starts them, and they would not keep
+    // up box by box.
+    __device__ __forceinline__ void copy_tile(uint16_t (&to)[HALVES][N][64], const CUtensorMap *tile,
+                                              const CUtensorMap *one, uint64_t *full, const Work &w, int box,
+                                              int kv_head) const
+    {
+        barrier_expect(full, min(w.boxes - box, N / BOX) * BOX * D * 2);
+        if (box + N / BOX <= w.window_boxes) {
+            for (int half = 0; half < HALVES; ++half)
+                copy_box(to[half][0], tile, full, half * 64, w.key_begin + first_key(w.low, w.window_boxes, box),
+                         kv_head);
+            return;
+        }
+        for (int i = 0; i < N / BOX && box + i < w.boxes; ++i) {
+            int row = w.key_begin + first_key(w.low, w.window_boxes, box + i);
+            for (int half = 0; half < HALVES; ++half)
+                copy_box(to[half][i * BOX], one, full, half * 64, row, kv_head);
+        }
+    }
+
+    __device__ __forceinline__ void copy_packed(const Work &w, int kv_head, uint32_t &tiles) const
+    {
         for (int box = 0; box < w.boxes; box += N / BOX) {
             Place p = place_of<STAGES>(tiles++);
             barrier_wait(&s.key_empty[p.slot], p.parity ^ 1);
-            copy_tile<S>(s.key[p.slot], &maps.key, &maps.key_box, &s.key_full[p.slot], w, box, kv_head);
+            copy_tile(s.key[p.slot], &maps.key, &maps.key_box, &s.key_full[p.slot], w, box, kv_head);
             barrier_wait(&s.value_empty[p.slot], p.parity ^ 1);
-            copy_tile<S>(s.value[p.slot], &maps.value, &maps.value_box, &s.value_full[p.slot], w, box, kv_head);
+            copy_tile(s.value[p.slot], &maps.value, &maps.value_box, &s.value_full[p.slot], w, box, kv_head);
         }
     }
-    let_next_kernel_start(); // not earlier: its blocks would hold multiprocessors that others can use
-    Place q = place_of<QUERY_STAGES>(queries);
-    barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
-    s.work[q.slot].pack = -1;
-    barrier_arrive(&s.query_full[q.slot]);
-}
+
+    // Copies the keys or the values of some work out of their pages; every lane of a warp has rows of its own.
+    template <bool Values>
+    __device__ __forceinline__ void copy_pages(const Work &w, int kv_head, uint32_t &tiles) const
+    {
+        int lane = lane_number(), half = lane % HALVES,
+            row = lane / HALVES * a.unit; // beyond the tile for lanes without a share
+        Spot next = find_spot(a, w, 0, row);
+        for (int box = 0; box < w.boxes; box += N / BOX) {
+            Place p = place_of<STAGES>(tiles++);
+            Spot spot = next;
+            next = find_spot(a, w, box + N / BOX, row); // early: the answer takes a while
+            int rows = min(w.boxes - box, N / BOX) * BOX;
+            barrier_wait(&(Values ? s.value_empty : s.key_empty)[p.slot], p.parity ^ 1);
+            uint64_t *full = &(Values ? s.value_full : s.key_full)[p.slot];
+            if (leads())
+                barrier_expect(full, rows * D * 2);
+            __syncwarp();
+            if (row < rows)
+                copy_box((Values ? s.value : s.key)[p.slot][half][row], Values ? &maps.value : &maps.key, full,
+                         half * 64, spot.row, kv_head, spot.page);
+        }
+    }
+
+    // The warp for values in pages: it follows the one for keys, as the warpgroups that compute do.
+    __device__ __forceinline__ void follow() const
+    {
+        uint32_t tiles = 0;
+        for (uint32_t queries = 0;; ++queries) {
+            Place q = place_of<QUERY_STAGES>(queries);
+            barrier_wait(&s.query_full[q.slot], q.parity);
+            const Work &w = s.work[q.slot];
+            if (w.pack < 0)
+                return;
+            copy_pages<true>(w, w.pack * Pack / a.group, tiles);
+            __syncwarp();
+            if (leads())
+                barrier_arrive(&s.query_empty[q.slot]);
+        }
+    }
+
+    __device__ __forceinline__ void run() const
+    {
+        uint32_t queries = 0, tiles = 0;
+        int number = blockIdx.x, following = 0;
+        for (; number < a.pieces; number = Paged ? same(following) : following) {
+            Work w;
+            bool found = find_work<ROWS, Pack, Paged>(a, number, w);
+            wait_for_kernel_before(); // `clear`
+            if (leads())
+                following = gridDim.x + atomicAdd(a.next, 1); // asked for early: the answer takes a while
+            if (!found)
+                continue;
+            int kv_head = w.pack * Pack / a.group;
+            Place q = place_of<QUERY_STAGES>(queries++);
+            barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
+            if (leads())
+                copy_queries(w, q.slot);
+            if constexpr (Paged) {
+                __syncwarp();
+                copy_pages<false>(s.work[q.slot], kv_head, tiles);
+            } else {
+                copy_packed(w, kv_head, tiles);
+            }
+        }
+        let_next_kernel_start(); // not earlier: its blocks would hold multiprocessors that others can use
+        Place q = place_of<QUERY_STAGES>(queries);
+        barrier_wait(&s.query_empty[q.slot], q.parity ^ 1);
+        if (leads()) {
+            s.work[q.slot].pack = -1;
+            barrier_arrive(&s.query_full[q.slot]);
+        }
+    }
+};
 
 // The two rows that a thread holds: accumulator r of [n / 8][4] is row r / 2 % 2, column n + thread % 4 * 2 + r % 2.
 // Weights are 2^(score * factor - base); the base follows the largest score, but not at every step.
@@ -230,15 +334,16 @@ struct Consumer {
     int low, window_boxes, boxes,
         anchor_end;                  // of the work; registers are dear, the rest of it is read where it is needed
     int low_position, high_position; // of this warpgroup's rows
-    int lead, gap, tail, end;        // tiles, as `span` says
+    int lead, gap, tail, whole, end; // tiles, as `span` says
     float out[D / 2];
 
     // The tiles that none of this warpgroup's rows sees: 0 .. lead, before its window, and gap .. tail, between its
-    // last key and what shares a tile with anchors.
+    // last key and what shares a tile with anchors. Tiles from `whole` on have one box.
     __device__ __forceinline__ void span()
     {
         int all = (boxes + N / BOX - 1) / (N / BOX), from = low_position - a.window + 1 - low;
-        tail = window_boxes / (N / BOX);
+        whole = boxes / (N / BOX);
+        tail = boxes == window_boxes ? all : window_boxes / (N / BOX);
         lead = low < a.anchors ? 0 : min(max(from, 0) / N, tail);
         gap = max(min((high_position - low + N) / N, tail), lead);
         if (low_position > high_position)
@@ -257,34 +362,37 @@ struct Consumer {
             barrier_arrive(&s.key_empty[p.slot]), barrier_arrive(&s.value_empty[p.slot]);
     }
 
-    __device__ __forceinline__ void multiply_keys(float (&scores)[N / 2], int query_slot, int slot)
+    template <int Held>
+    __device__ __forceinline__ void multiply_keys(float (&scores)[Held], int query_slot, int slot)
     {
         uint32_t q = tile_address(s.query[query_slot][0][group * GROUP_ROWS], 0),
                  k = tile_address(s.key[slot][0][0], 0);
 #pragma unroll
         for (int step = 0; step < D / 16; ++step) {
             int half = step / 4, inside = step % 4 * 2; // 16 columns are 32 bytes, in units of 16
-            MultiplyShared<N, Bfloat>::run(scores, tile_descriptor(q + half * (ROWS * 128 >> 4) + inside),
-                                           tile_descriptor(k + half * (N * 128 >> 4) + inside), step != 0);
+            MultiplyShared<Held * 2, Bfloat>::run(scores, tile_descriptor(q + half * (ROWS * 128 >> 4) + inside),
+                                                  tile_descriptor(k + half * (N * 128 >> 4) + inside), step != 0);
         }
     }
 
-    __device__ __forceinline__ void multiply_values(const uint32_t (&weights)[N / 16][4], int slot)
+    template <int Steps>
+    __device__ __forceinline__ void multiply_values(const uint32_t (&weights)[Steps][4], int slot)
     {
         uint32_t v = tile_address(s.value[slot][0][0], N * 128);
 #pragma unroll
-        for (int step = 0; step < N / 16; ++step)
+        for (int step = 0; step < Steps; ++step)
             MultiplyRegisters<D, Bfloat>::run(out, weights[step], tile_descriptor(v + step * (16 * 128 >> 4)));
     }
 
     // Hides keys from rows. A box of the window is looked at by position; one of the anchors only has an end.
-    __device__ __forceinline__ void mask(float (&scores)[N / 2], int tile) const
+    template <int Held>
+    __device__ __forceinline__ void mask(float (&scores)[Held], int tile) const
     {
         int box = tile * (N / BOX), start = low + tile * N;
         if (tile < tail && start + N - 1 <= low_position && high_position - start < a.window)
             return;
 #pragma unroll
-        for (int i = 0; i < N / BOX; ++i) {
+        for (int i = 0; i < Held * 2 / BOX; ++i) {
             int key = first_key(low, window_boxes, box + i), window = a.window, column = thread % 4 * 2;
             int own = rows.position - key - column, anchors = a.anchors - key - column;
             bool after = key + BOX - 1 > low_position, before = high_position - key >= window;
@@ -306,8 +414,8 @@ struct Consumer {
 
     // `seen` is asked about columns, as steps from the thread's first one, and told how far a row stands behind the
     // first.
-    template <class Seen>
-    __device__ __forceinline__ void mask_box(float (&scores)[N / 2], int i, Seen seen) const
+    template <int Held, class Seen>
+    __device__ __forceinline__ void mask_box(float (&scores)[Held], int i, Seen seen) const
     {
 #pragma unroll
         for (int r = 0; r < 16; ++r)
@@ -318,14 +426,15 @@ struct Consumer {
     // Moves the bases of the rows to their largest scores, and says by how much the rows shrink. As long as no score of
     // the warp passes its base by more than GROWTH nothing is moved: weights up to 2^GROWTH do no harm, and the
     // division at the end is by their sum. Four chains a row: few warps hide no latency.
-    __device__ __forceinline__ bool rebase(const float (&scores)[N / 2], float (&shrink)[2])
+    template <int Held>
+    __device__ __forceinline__ bool rebase(const float (&scores)[Held], float (&shrink)[2])
     {
         float tops[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             float chains[4];
 #pragma unroll
-            for (int n = 0; n < N / 8; ++n) {
+            for (int n = 0; n < Held / 4; ++n) {
                 float larger = fmaxf(scores[n * 4 + row * 2], scores[n * 4 + row * 2 + 1]);
                 chains[n % 4] = n < 4 ? larger : fmaxf(chains[n % 4], larger);
             }
@@ -345,14 +454,15 @@ struct Consumer {
     }
 
     // Turns scores into weights and adds them up.
-    __device__ __forceinline__ void soften(float (&scores)[N / 2])
+    template <int Held>
+    __device__ __forceinline__ void soften(float (&scores)[Held])
     {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             float base = rows.base[row] == -INFINITY ? 0.f : rows.base[row];
             float totals[4];
 #pragma unroll
-            for (int n = 0; n < N / 8; ++n) {
+            for (int n = 0; n < Held / 4; ++n) {
 #pragma unroll
                 for (int side = 0; side < 2; ++side) {
                     float x = fmaf(scores[n * 4 + row * 2 + side], a.factor, -base);
@@ -396,7 +506,8 @@ struct Consumer {
         return tile;
     }
 
-    __device__ __forceinline__ void start_keys(float (&scores)[N / 2], int query_slot, const Tile &tile)
+    template <int Held>
+    __device__ __forceinline__ void start_keys(float (&scores)[Held], int query_slot, const Tile &tile)
     {
         Place p = place_of<STAGES>(tile.use);
         barrier_wait(&s.key_full[p.slot], p.parity);
@@ -406,7 +517,8 @@ struct Consumer {
         wgmma_commit();
     }
 
-    __device__ __forceinline__ void start_values(const uint32_t (&weights)[N / 16][4], const Tile &tile)
+    template <int Steps>
+    __device__ __forceinline__ void start_values(const uint32_t (&weights)[Steps][4], const Tile &tile)
     {
         Place p = place_of<STAGES>(tile.use);
         barrier_wait(&s.value_full[p.slot], p.parity);
@@ -426,14 +538,11 @@ struct Consumer {
         release(&s.value_empty[place_of<STAGES>(tile.use).slot]);
     }
 
-    // The softmax of a tile overlaps with the values of the one before it, and with what the other warpgroups multiply.
-    __device__ __forceinline__ void attend(Tile tile, int query_slot)
+    // Weights of the first tile of some rows.
+    template <int Held>
+    __device__ __forceinline__ void begin(uint32_t (&weights)[Held / 8][4], const Tile &tile, int query_slot)
     {
-        float scores[N / 2];
-        uint32_t weights[N / 16][4];
-        float shrink[2];
-        if (!seek(tile))
-            return;
+        float scores[Held], shrink[2];
         start_keys(scores, query_slot, tile);
         wgmma_wait<0>();
         pin(scores);
@@ -442,38 +551,72 @@ struct Consumer {
         rebase(scores, shrink);
         soften(scores);
         pack_weights(scores, weights);
-        Tile before = tile;
-        for (tile = tile.following(); seek(tile); tile = tile.following()) {
-            start_keys(scores, query_slot, tile);
-            Place v = place_of<STAGES>(before.use);
-            barrier_wait(&s.value_full[v.slot], v.parity);
-            pin(out);
-            multiply_values(weights, v.slot);
-            wgmma_commit();
-            wgmma_wait<1>();
-            pin(scores);
-            release_keys(tile);
-            mask(scores, tile.number);
-            bool grown = rebase(scores, shrink);
-            soften(scores);
-            wgmma_wait<0>();
-            pin(out);
-            release_values(before);
-            if (grown)
-                rescale(shrink);
-            pack_weights(scores, weights);
-            before = tile;
-        }
-        start_values(weights, before);
+    }
+
+    // Weights of a tile, in `following`, while the weights of the one before meet its values: what a softmax takes
+    // overlaps with that, and with what the other warpgroups multiply.
+    template <int Held>
+    __device__ __forceinline__ void advance(const uint32_t (&weights)[N / 16][4], const Tile &before,
+                                            uint32_t (&following)[Held / 8][4], const Tile &tile, int query_slot)
+    {
+        float scores[Held], shrink[2];
+        start_keys(scores, query_slot, tile);
+        Place v = place_of<STAGES>(before.use);
+        barrier_wait(&s.value_full[v.slot], v.parity);
+        pin(out);
+        multiply_values(weights, v.slot);
+        wgmma_commit();
+        wgmma_wait<1>();
+        pin(scores);
+        release_keys(tile);
+        mask(scores, tile.number);
+        bool grown = rebase(scores, shrink);
+        soften(scores);
         wgmma_wait<0>();
         pin(out);
         release_values(before);
+        if (grown)
+            rescale(shrink);
+        pack_weights(scores, following);
     }
 
-    __device__ __forceinline__ void pack_weights(const float (&scores)[N / 2], uint32_t (&weights)[N / 16][4])
+    template <int Steps>
+    __device__ __forceinline__ void finish(const uint32_t (&weights)[Steps][4], const Tile &tile)
+    {
+        start_values(weights, tile);
+        wgmma_wait<0>();
+        pin(out);
+        release_values(tile);
+    }
+
+    __device__ __forceinline__ void attend(Tile tile, int query_slot)
+    {
+        uint32_t weights[N / 16][4], last[BOX / 16][4];
+        if (!seek(tile))
+            return;
+        if (tile.number < whole) {
+            begin<N / 2>(weights, tile, query_slot);
+            Tile before = tile;
+            for (tile = tile.following(); seek(tile) && tile.number < whole; tile = tile.following()) {
+                advance<N / 2>(weights, before, weights, tile, query_slot);
+                before = tile;
+            }
+            if (tile.number == end) {
+                finish(weights, before);
+                return;
+            }
+            advance<BOX / 2>(weights, before, last, tile, query_slot);
+        } else {
+            begin<BOX / 2>(last, tile, query_slot);
+        }
+        finish(last, tile);
+    }
+
+    template <int Held>
+    __device__ __forceinline__ void pack_weights(const float (&scores)[Held], uint32_t (&weights)[Held / 8][4])
     {
 #pragma unroll
-        for (int step = 0; step < N / 16; ++step)
+        for (int step = 0; step < Held / 8; ++step)
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 weights[step][i] = pack_pair<Bfloat>(scores[step * 8 + i * 2], scores[step * 8 + i * 2 + 1]);
@@ -571,14 +714,14 @@ struct Consumer {
     }
 };
 
-template <class S, int Pack, bool Bfloat>
+template <class S, int Pack, bool Bfloat, bool Paged>
 __global__ void __launch_bounds__(S::THREADS, 1) prefill(const Arguments a, const __grid_constant__ Maps maps)
 {
     extern __shared__ uint8_t raw[];
     auto &s = *reinterpret_cast<Storage<S> *>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023});
     if (threadIdx.x == 0) {
         for (int i = 0; i < QUERY_STAGES; ++i)
-            barrier_init(&s.query_full[i], 1), barrier_init(&s.query_empty[i], S::GROUPS);
+            barrier_init(&s.query_full[i], 1), barrier_init(&s.query_empty[i], S::GROUPS + Paged);
         for (int i = 0; i < S::STAGES; ++i) {
             barrier_init(&s.key_full[i], 1), barrier_init(&s.key_empty[i], S::GROUPS);
             barrier_init(&s.value_full[i], 1), barrier_init(&s.value_empty[i], S::GROUPS);
@@ -588,9 +731,15 @@ __global__ void __launch_bounds__(S::THREADS, 1) prefill(const Arguments a, cons
     __syncthreads();
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::COPY_REGISTERS));
-        if (threadIdx.x == 0) {
+        if (threadIdx.x == 0)
             prefetch_map(&maps.query), prefetch_map(&maps.key), prefetch_map(&maps.value);
-            produce<S, Pack>(a, s, maps);
+        using Copier = Producer<S, Pack, Paged>;
+        if (threadIdx.x < Copier::THREADS) {
+            Copier copier{a, s, maps};
+            if (threadIdx.x < 32)
+                copier.run();
+            else
+                copier.follow();
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::REGISTERS < 240 ? S::REGISTERS : 240));
@@ -620,37 +769,55 @@ Encode find_encode()
     return reinterpret_cast<Encode>(found);
 }
 
-// A map of a tensor of 2-byte numbers with extents x (contiguous), y and z, strides in elements, and its box 64 x y x
-// z.
-bool make_map(Encode encode, CUtensorMap *map, bool bfloat, const void *tensor, const int64_t (&extents)[3],
-              const int64_t (&strides)[2], const int (&box)[2])
+// A map of a tensor of 2-byte numbers: extents from the innermost one, which is contiguous, strides of the others in
+// elements, and a box of 64 of the innermost and so many of the others.
+template <int Rank>
+bool make_map(Encode encode, CUtensorMap *map, bool bfloat, const void *tensor, const int64_t (&extents)[Rank],
+              const int64_t (&strides)[Rank - 1], const int (&box)[Rank - 1])
 {
-    cuuint64_t sizes[3] = {cuuint64_t(extents[0]), cuuint64_t(extents[1]), cuuint64_t(extents[2])};
-    cuuint64_t bytes[2] = {cuuint64_t(strides[0]) * 2, cuuint64_t(strides[1]) * 2};
-    cuuint32_t boxes[3] = {64, cuuint32_t(box[0]), cuuint32_t(box[1])}, steps[3] = {1, 1, 1};
-    return encode(map, bfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
+    cuuint64_t sizes[Rank], bytes[Rank - 1];
+    cuuint32_t boxes[Rank], steps[Rank];
+    for (int i = 0; i < Rank; ++i)
+        sizes[i] = cuuint64_t(extents[i]), boxes[i] = i == 0 ? 64 : cuuint32_t(box[i - 1]), steps[i] = 1;
+    for (int i = 0; i < Rank - 1; ++i)
+        bytes[i] = cuuint64_t(strides[i]) * 2;
+    return encode(map, bfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, Rank,
                   const_cast<void *>(tensor), sizes, bytes, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                   CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-template <class S, int Pack, bool Bfloat>
+// Of keys and values, packed or in pages.
+template <class S, bool Paged>
+bool map_keys(Encode encode, Maps &maps, const PatchkitPrefill &c, int unit)
+{
+    bool bfloat = c.bfloat;
+    if constexpr (Paged) {
+        const int64_t pages[4] = {c.head_dim, c.page_size, c.kv_heads, c.pages};
+        const int box[3] = {unit, 1, 1};
+        return make_map(encode, &maps.key, bfloat, c.key, pages, {c.key_row, c.key_head, c.key_page}, box) &&
+               make_map(encode, &maps.value, bfloat, c.value, pages, {c.value_row, c.value_head, c.value_page}, box);
+    }
+    const int64_t keys[3] = {c.head_dim, c.key_tokens, c.kv_heads};
+    const int64_t key_strides[2] = {c.key_row, c.key_head}, value_strides[2] = {c.value_row, c.value_head};
+    return make_map(encode, &maps.key, bfloat, c.key, keys, key_strides, {S::N, 1}) &&
+           make_map(encode, &maps.value, bfloat, c.value, keys, value_strides, {S::N, 1}) &&
+           make_map(encode, &maps.key_box, bfloat, c.key, keys, key_strides, {BOX, 1}) &&
+           make_map(encode, &maps.value_box, bfloat, c.value, keys, value_strides, {BOX, 1});
+}
+
+template <class S, int Pack, bool Bfloat, bool Paged>
 cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaStream_t stream)
 {
     static const Encode encode = find_encode();
     if (encode == nullptr)
         return cudaErrorNotSupported;
-    Maps maps;
-    const int64_t keys[3] = {c.head_dim, c.key_tokens, c.kv_heads};
-    const int64_t key_strides[2] = {c.key_row, c.key_head}, value_strides[2] = {c.value_row, c.value_head};
+    Maps maps{};
     if (!make_map(encode, &maps.query, Bfloat, c.query, {c.head_dim, c.heads, c.tokens}, {c.query_head, c.query_row},
                   {Pack, GROUP_ROWS / Pack}) ||
-        !make_map(encode, &maps.key, Bfloat, c.key, keys, key_strides, {S::N, 1}) ||
-        !make_map(encode, &maps.value, Bfloat, c.value, keys, value_strides, {S::N, 1}) ||
-        !make_map(encode, &maps.key_box, Bfloat, c.key, keys, key_strides, {BOX, 1}) ||
-        !make_map(encode, &maps.value_box, Bfloat, c.value, keys, value_strides, {BOX, 1}))
+        !map_keys<S, Paged>(encode, maps, c, a.unit))
         return cudaErrorInvalidValue;
-    auto kernel = prefill<S, Pack, Bfloat>;
+    auto kernel = prefill<S, Pack, Bfloat, Paged>;
     constexpr int BYTES = sizeof(Storage<S>) + 1024;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
     if (error != cudaSuccess)
@@ -659,7 +826,7 @@ cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaSt
     a.tiles = a.tokens / QUERIES + a.batch;
     int levels = (c.max_query + QUERIES - 1) / QUERIES;
     a.levels = levels * a.batch <= 2 * a.tiles ? levels : 0; // else most levels of most sequences are empty
-    int all = (a.levels ? a.levels * a.batch : a.tiles) * a.packs;
+    a.pieces = (a.levels ? a.levels * a.batch : a.tiles) * a.packs;
     clear<<<1, 1, 0, stream>>>(a.next, a.odd);
     if ((error = cudaGetLastError()) != cudaSuccess)
         return error;
@@ -667,7 +834,7 @@ cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaSt
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = all < processors ? all : processors;
+    config.gridDim = a.pieces < processors ? a.pieces : processors;
     config.blockDim = S::THREADS;
     config.dynamicSmemBytes = BYTES;
     config.stream = stream;
@@ -676,18 +843,18 @@ cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaSt
     return cudaLaunchKernelEx(&config, kernel, a, maps);
 }
 
-template <class S, bool Bfloat>
+template <class S, bool Bfloat, bool Paged>
 cudaError_t launch_pack(const Arguments &a, const PatchkitPrefill &c, int processors, cudaStream_t stream)
 {
     switch (c.pack) {
     case 1:
-        return launch<S, 1, Bfloat>(a, c, processors, stream);
+        return launch<S, 1, Bfloat, Paged>(a, c, processors, stream);
     case 2:
-        return launch<S, 2, Bfloat>(a, c, processors, stream);
+        return launch<S, 2, Bfloat, Paged>(a, c, processors, stream);
     case 4:
-        return launch<S, 4, Bfloat>(a, c, processors, stream);
+        return launch<S, 4, Bfloat, Paged>(a, c, processors, stream);
     case 8:
-        return launch<S, 8, Bfloat>(a, c, processors, stream);
+        return launch<S, 8, Bfloat, Paged>(a, c, processors, stream);
     default:
         return cudaErrorInvalidValue;
     }
@@ -696,7 +863,11 @@ cudaError_t launch_pack(const Arguments &a, const PatchkitPrefill &c, int proces
 template <class S>
 cudaError_t launch_type(const Arguments &a, const PatchkitPrefill &c, int processors, cudaStream_t stream)
 {
-    return c.bfloat ? launch_pack<S, true>(a, c, processors, stream) : launch_pack<S, false>(a, c, processors, stream);
+    if (c.table)
+        return c.bfloat ? launch_pack<S, true, true>(a, c, processors, stream)
+                        : launch_pack<S, false, true>(a, c, processors, stream);
+    return c.bfloat ? launch_pack<S, true, false>(a, c, processors, stream)
+                    : launch_pack<S, false, false>(a, c, processors, stream);
 }
 
 // The fastest of those tried on an H200.
@@ -714,10 +885,21 @@ extern "C" __attribute__((visibility("default"))) const char *patchkit_prefill_m
 extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const PatchkitPrefill *c, void *stream)
 {
     using namespace patchkit;
+    // Rows of a box that lie in one page wherever a box begins: the power of two in both.
+    int unit = BOX;
+    while (c->table && c->page_size % unit)
+        unit /= 2;
+    if (unit < LEAST_UNIT)
+        return cudaErrorInvalidValue;
     Arguments a{c->out,
                 c->lse,
                 c->query_starts,
                 c->key_starts,
+                c->key_lengths,
+                c->table,
+                c->table_row,
+                c->page_size,
+                unit,
                 c->odd,
                 c->odd_room,
                 c->next,
@@ -726,6 +908,7 @@ extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const Pat
                 c->heads,
                 c->heads / c->kv_heads,
                 c->heads / c->pack,
+                0,
                 0,
                 0,
                 c->window,

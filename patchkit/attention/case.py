@@ -211,6 +211,8 @@ _PAGED_CHUNKS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("head dim 128, multi-query", {"head_dim": 128, "heads": 8, "kv_heads": 1, "page_size": 64}),
     ("soft cap, learned anchors", {"learned": 4, "pattern": Pattern(window=24, anchors=5, softcap=3.0)}),
     ("keys that nobody sees hold NaN", {"hidden": True, "page_size": 3}),
+    ("pages of 8", {"hidden": True, "page_size": 8}),
+    ("pages of 48, head dim 128", {"head_dim": 128, "page_size": 48}),
     ("a NaN that some rows see", {"seen": True}),
     ("large scores", {"magnitude": 4.0}),
 )

@@ -65,7 +65,10 @@ GPU: tuple[Workload, ...] = (
     Workload(case=_prefill("dense 32k, D 128", 32768)),
     Workload(case=_paged("decode 56 x 32k", 56, 1, 32768), replayed=True),
     Workload(case=_paged("chunk 8 x 2k of 32k", 8, 2048, 32768)),
-    Workload(case=_paged("draft 56 x 4 of 32k", 56, 4, 32768), replayed=True),
+    *(
+        Workload(case=_paged(f"draft {batch} x {queries} of 32k", batch, queries, 32768), replayed=True)
+        for batch, queries in ((56, 4), (56, 8), (8, 4))
+    ),
     Workload(case=_ROW, step=BACKWARD),
 )
 

@@ -34,9 +34,9 @@ def test_it_compiles_for_hopper_with_nothing_spilled_or_serialized(checkout: Pat
 
 @_needs_triton
 def test_it_refuses_what_is_not_hopper() -> None:
-    from patchkit.runtime.attention import hopper, hopper_decode
+    from patchkit.runtime.attention import hopper, hopper_decode, hopper_paged
 
-    for kernel in (*hopper.KERNELS, *hopper_decode.KERNELS):
+    for kernel in (*hopper.KERNELS, *hopper_decode.KERNELS, *hopper_paged.KERNELS):
         assert {kernel.refusal(problem_of(case, "cpu")) for case in SHAPES} == {
             "is built for Hopper (compute capability 9.0)"
         }
@@ -61,6 +61,22 @@ def test_decode_takes_batches_that_fill_the_gpu_and_says_why_not_others(monkeypa
     assert "180 sequences" in kernel.refusal(problem_of(many, "cuda"))
     windowed = replace(many, pattern=Pattern())
     assert kernel.refusal(problem_of(windowed, "cuda")) == ""
+
+
+@_needs_triton
+def test_over_pages_it_takes_sizes_that_eight_divides_and_says_why_not_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from patchkit.runtime.attention import hopper, hopper_paged
+
+    monkeypatch.setattr(hopper, "library_refusal", lambda *_: "")
+    (kernel,) = hopper_paged.KERNELS
+    said = {case.name: kernel.refusal(problem_of(case, "cuda")) for case in SHAPES}
+    sizes = "takes a paged cache, in pages of a multiple of 8 tokens"
+    for name in ("odd lengths", "dense", "pages of 8", "pages of 48, head dim 128", "head dim 128, multi-query"):
+        assert said[f"paged chunks, {name}"] == "", name
+    assert said["paged chunks, keys that nobody sees hold NaN"] == said["odd lengths"] == sizes
+    assert said["paged, pages of one token"] == sizes
+    assert said["paged chunks, head dim 96"] == "takes head dims 64 and 128, not 96/96"
+    assert said["paged chunks, both-sided"] == "takes causal patterns without soft cap and learned anchors"
 
 
 @_needs_triton

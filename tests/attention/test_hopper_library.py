@@ -21,6 +21,7 @@ from patchkit.attention.case import SHAPES, make_inputs
 from patchkit.record import replace
 from patchkit.runtime.attention import hopper_library
 from patchkit.runtime.attention.problem import AttentionError
+from patchkit.runtime.attention.reference import replace_tensors
 
 _NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
 _KERNELS = {"patchkit_prefill": "PatchkitPrefill", "patchkit_decode": "PatchkitDecode"}
@@ -99,7 +100,7 @@ def test_lists_change_only_with_their_number(build: Build) -> None:
     lists = "".join(_told(build(), f"{name}_members") for name in _KERNELS)
     assert lists.startswith(f"{hopper_library.CALLS};")
     digest = hashlib.sha256(lists.encode()).hexdigest()[:16]
-    assert digest == "24c890654e807c80", (
+    assert digest == "075cec94db3877f3", (
         "raise PATCHKIT_CALLS and CALLS, so that older libraries are not called; then note this digest"
     )
 
@@ -138,16 +139,23 @@ def test_every_member_of_a_prefill_has_its_value(build: Build, monkeypatch: pyte
         "lse": lse.data_ptr(),
         "query_starts": inputs.query_starts.data_ptr(),
         "key_starts": inputs.key_starts.data_ptr(),
+        "key_lengths": None,
+        "table": None,
         "odd": odd.data_ptr(),
         "next": odd.data_ptr() - 4,
         "query_row": 2 * 4 * 64,
         "query_head": 64,
+        "key_page": 0,
         "key_row": 2 * 2 * 64,
         "key_head": 64,
+        "value_page": 0,
         "value_row": 2 * 2 * 64,
         "value_head": 64,
+        "table_row": 0,
         "tokens": 61,
         "key_tokens": 61,
+        "pages": 0,
+        "page_size": 0,
         "batch": 1,
         "heads": 4,
         "kv_heads": 2,
@@ -160,6 +168,54 @@ def test_every_member_of_a_prefill_has_its_value(build: Build, monkeypatch: pyte
         "max_query": 61,
         "factor": pytest.approx(64**-0.5 * 1.4426950408889634),
     }
+
+
+@pytest.mark.kernels
+@_NEEDS_TRITON
+def test_every_member_that_tells_of_pages_has_its_value(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    from patchkit.runtime.attention import hopper_paged
+
+    library = build()
+    monkeypatch.setattr("patchkit.runtime.attention.triton_prefill.mend", lambda *_, **__: None)
+    inputs, pattern, out, lse = _inputs("paged chunks, pages of 48, head dim 128")
+    hopper_paged.run(inputs, pattern, out, lse)
+    call = _last(library, "patchkit_prefill")
+    row = 2 * 128
+    expected = {
+        "key": inputs.key.data_ptr(),
+        "value": inputs.value.data_ptr(),
+        "key_starts": None,
+        "key_lengths": inputs.key_lengths.data_ptr(),
+        "table": inputs.block_table.data_ptr(),
+        **{f"{name}_page": 48 * row for name in ("key", "value")},
+        **{f"{name}_row": row for name in ("key", "value")},
+        **{f"{name}_head": 128 for name in ("key", "value")},
+        "table_row": inputs.block_table.shape[1],
+        "tokens": 92,
+        "key_tokens": 0,
+        "pages": inputs.key.shape[0],
+        "page_size": 48,
+        "batch": 5,
+        "max_query": 67,
+    }
+    assert {name: getattr(call, name) for name in expected} == expected
+
+
+@pytest.mark.kernels
+@_NEEDS_TRITON
+@pytest.mark.parametrize("cache", ["steps in odd bytes", "has no page"])
+def test_a_cache_that_cannot_be_read_goes_to_triton(build: Build, monkeypatch: pytest.MonkeyPatch, cache: str) -> None:
+    from patchkit.runtime.attention import hopper_paged
+
+    library = build()
+    asked: list[Any] = []
+    monkeypatch.setattr("patchkit.runtime.attention.triton_paged.run", lambda *given: asked.append(given[0]))
+    inputs, pattern, out, lse = _inputs("paged chunks, pages of 8")
+    odd = torch.empty(*inputs.key.shape[:-1], 65, dtype=inputs.key.dtype)[..., :64]
+    key = odd if cache == "steps in odd bytes" else inputs.key[:0]
+    hopper_paged.run(replace_tensors(inputs, {"key": key, "value": key}), pattern, out, lse)
+    assert len(asked) == 1
+    assert not _last(library, "patchkit_prefill").key
 
 
 @pytest.mark.kernels
@@ -217,7 +273,7 @@ def test_a_status_of_cuda_is_an_error(build: Build) -> None:
 @pytest.mark.parametrize(
     ("changes", "source", "why"),
     [
-        ([('CALLS "1"', 'CALLS "0"')], _LIBRARY, "was built for calls of version 0, these are of version 1"),
+        ([('CALLS "2"', 'CALLS "1"')], _LIBRARY, "was built for calls of version 1, these are of version 2"),
         ([], 'extern "C" int patchkit_decode(const void *, void *) { return 0; }', "was built from older sources"),
     ],
     ids=["other version", "before there were versions"],

@@ -1,4 +1,7 @@
-"""Forward over packed sequences by the CUDA kernel for Hopper, native/attention/prefill.cu."""
+"""Forward over packed sequences by the CUDA kernel for Hopper, native/attention/prefill.cu.
+
+Over pages it is launched for hopper_paged.py.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _WARPS = 4  # each may list a tile
 
 
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
-    """Write out [Tq, H, D] and lse [H, Tq] for packed keys."""
+    """Write out [Tq, H, D] and lse [H, Tq]; pages must begin and step in units of 16 bytes."""
     tokens, heads = inputs.query.shape[:2]
     if tokens == 0:
         return
@@ -33,14 +36,21 @@ def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
     tiles = tiles_bound(tokens, inputs.batch, _ROWS // pack) * (heads // pack)
     counts = torch.empty(2 + _WARPS * tiles, dtype=torch.int32, device=out.device)  # of work, of odd tiles; those tiles
     whole = out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
-    query, key, value = aligned(inputs.query), aligned(inputs.key), aligned(inputs.value)
-    if key.shape[0] == 0:
-        key, value = key.new_zeros(1, *key.shape[1:]), value.new_zeros(1, *value.shape[1:])
-    call = _call(replace(inputs, query=query, key=key, value=value), pattern, whole, lse, counts, pack)
-    start(_NAME, call, out.device)
+    start(_NAME, _call(_readable(inputs), pattern, whole, lse, counts, pack), out.device)
     triton_prefill.mend(inputs, pattern, whole, lse, counts[1:], rows=_ROWS, pack=_MOST_PACKED)
     if whole is not out:
         out.copy_(whole)
+
+
+def _readable(inputs: Inputs) -> Inputs:
+    """Return the inputs as the copy engine can read them: in units of 16 bytes, and not empty."""
+    query = aligned(inputs.query)
+    if inputs.paged:
+        return replace(inputs, query=query)
+    key, value = aligned(inputs.key), aligned(inputs.value)
+    if key.shape[0] == 0:
+        key, value = key.new_zeros(1, *key.shape[1:]), value.new_zeros(1, *value.shape[1:])
+    return replace(inputs, query=query, key=key, value=value)
 
 
 def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Tensor, pack: int) -> dict[str, Any]:
@@ -48,14 +58,13 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Te
     window, anchors, dense = window_of(pattern, inputs)
     return {
         **common_members(inputs, out, lse),
-        "key_starts": inputs.key_starts.data_ptr() if inputs.key_starts is not None else 0,
+        **_places(inputs),
         "odd": counts[1:].data_ptr(),
         "next": counts.data_ptr(),
-        "key_row": stride(key, 0),
-        "key_head": stride(key, 1),
-        "value_row": stride(value, 0),
-        "value_head": stride(value, 1),
-        "key_tokens": key.shape[0],
+        "key_row": stride(key, -3),
+        "key_head": stride(key, -2),
+        "value_row": stride(value, -3),
+        "value_head": stride(value, -2),
         "pack": pack,
         "odd_room": counts.shape[0] - 2,
         "window": _WITHOUT_WINDOW if dense else window,
@@ -65,11 +74,32 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Te
     }
 
 
+def _places(inputs: Inputs) -> dict[str, int]:
+    """Return the members that say where keys lie: one after the other, or in pages."""
+    key, table, starts, lengths = inputs.key, inputs.block_table, inputs.key_starts, inputs.key_lengths
+    return {
+        "key_starts": 0 if starts is None else starts.data_ptr(),
+        "key_lengths": 0 if lengths is None else lengths.data_ptr(),
+        "table": 0 if table is None else table.data_ptr(),
+        "table_row": 0 if table is None else table.stride(0),
+        "key_page": 0 if table is None else stride(key, 0),
+        "value_page": 0 if table is None else stride(inputs.value, 0),
+        "key_tokens": key.shape[0] if table is None else 0,
+        "pages": 0 if table is None else key.shape[0],
+        "page_size": 0 if table is None else key.shape[1],
+    }
+
+
 def _refusal(problem: Problem) -> str:
+    if problem.page_size:
+        return library_refusal(problem, _NAME) or "takes packed keys, not pages"
+    return refusal(problem)
+
+
+def refusal(problem: Problem) -> str:
+    """Return why the kernel cannot answer a case, wherever its keys lie; "" where it can."""
     if reason := library_refusal(problem, _NAME):
         return reason
-    if problem.page_size:
-        return "takes packed keys, not pages"
     if not problem.pattern.causal or problem.pattern.softcap or problem.learned:
         return "takes causal patterns without soft cap and learned anchors"
     if problem.head_dim not in _GROUPS or problem.value_dim != problem.head_dim:
@@ -78,17 +108,19 @@ def _refusal(problem: Problem) -> str:
 
 
 def _computed(problem: Problem) -> int:
-    """Return the pairs of a head in the tiles of keys that warpgroups multiply; `span` in prefill.cu says which."""
+    """Return the pairs of a head in the boxes of keys that warpgroups multiply; `span` in prefill.cu says which."""
     if not problem.equal_lengths:
         return 0
     queries = _ROWS // pack_of(problem.heads // problem.kv_heads, _MOST_PACKED)
     block = queries * _GROUPS[problem.head_dim]
-    tiles = sum(_tiles(problem, first, block, queries) for first in range(0, problem.max_query, block))
-    return tiles * _TILE_KEYS * queries * problem.batch
+    boxes = sum(_boxes(problem, first, block, queries) for first in range(0, problem.max_query, block))
+    return boxes * _BOX * queries * problem.batch
 
 
-def _tiles(problem: Problem, first: int, block: int, queries: int) -> int:
-    """Return how many tiles of keys the warpgroups of one block multiply."""
+def _boxes(problem: Problem, first: int, block: int, queries: int) -> int:
+    """Return how many boxes of keys the warpgroups of one block multiply: two a tile, one in the last of an odd
+    number.
+    """
     count, length, dense = problem.max_query, problem.max_key, problem.dense
     window = _WITHOUT_WINDOW if dense or problem.pattern.window is None else problem.pattern.window
     anchors, offset, after = 0 if dense else problem.pattern.anchors, length - count, min(first + block, count)
@@ -96,14 +128,17 @@ def _tiles(problem: Problem, first: int, block: int, queries: int) -> int:
     low = max(offset + first - window + 1, 0)
     low = min(0 if low < _BOX else low, end)
     window_boxes = ceil_div(end - low, _BOX)
-    tail = window_boxes * _BOX // _TILE_KEYS
-    every = ceil_div((window_boxes + ceil_div(min(anchors, low), _BOX)) * _BOX, _TILE_KEYS)
+    boxes = window_boxes + ceil_div(min(anchors, low), _BOX)
+    every = ceil_div(boxes, 2)
+    tail = every if boxes == window_boxes else window_boxes // 2
     found = 0
     for own in range(first, after, queries):
         before = offset + own - window + 1 - low
         lead = 0 if low < anchors else min(max(before, 0) // _TILE_KEYS, tail)
         last = offset + min(own + queries, count) - 1
-        found += every - lead - (tail - max(min((last - low + _TILE_KEYS) // _TILE_KEYS, tail), lead))
+        gap = max(min((last - low + _TILE_KEYS) // _TILE_KEYS, tail), lead)
+        halved = boxes % 2 and (gap == every or tail < every)
+        found += 2 * (gap - lead + every - tail) - halved
     return found
 
 

@@ -22,7 +22,7 @@ from .triton_support import refusal_here
 
 LIBRARY = "libpatchkit_attention.so"
 VARIABLE = "PATCHKIT_ATTENTION_LIBRARY"
-CALLS = "1"
+CALLS = "2"
 """PATCHKIT_CALLS of native/attention/call.h: a library of another one expects other calls."""
 
 _BESIDE = str(Path(__file__).with_name(LIBRARY))

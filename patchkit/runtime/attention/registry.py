@@ -21,6 +21,7 @@ from .problem import AttentionError, Problem
 FAMILIES: tuple[tuple[str, str], ...] = (
     ("hopper", "triton"),
     ("hopper_decode", "triton"),
+    ("hopper_paged", "triton"),
     ("triton_prefill", "triton"),
     ("triton_decode", "triton"),
     ("triton_paged", "triton"),

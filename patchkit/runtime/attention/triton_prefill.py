@@ -249,9 +249,11 @@ def _compilations() -> tuple[Compilation, ...]:
 
 
 def _early_menders() -> Iterator[Compilation]:
-    """Yield what hopper_prefill launches of it."""
-    for one in (*compilations("bf16", 64, _mender(64), {}), *compilations("bf16", 128, _mender(64), {})):
-        if one.function is prefill.mend:
+    """Yield what hopper_prefill and hopper_paged launch of it."""
+    for dim, page in ((64, 0), (128, 0), (64, 16), (128, 16)):
+        for one in compilations("bf16", dim, _mender(64), {"PAGE": page}):
+            if one.function is not prefill.mend:
+                continue
             yield replace(one, name=f"{one.name} early", constants={**one.constants, "EARLY": True})
 
 
