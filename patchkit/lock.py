@@ -17,6 +17,7 @@ from patchkit.pattern import compile_lazily
 from patchkit.quoting import typed_path
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
+from patchkit.version import read_public
 
 SCHEMA = 1
 LOCK_NAME = "series.lock"
@@ -196,12 +197,8 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _same_public(locked: str, version: str) -> bool:
     if locked == version:
         return True
-    from packaging.version import Version
-
-    try:
-        return Version(Version(locked).public) == Version(Version(version).public)
-    except ValueError:
-        return False
+    public = read_public(locked)
+    return public is not None and public == read_public(version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from patchkit.session import Session, Standing
 from patchkit.stack import Rendering, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, Kind, TreeEntry, file_sha256
+from patchkit.version import read_public
 from patchkit.wanted import package_parent
 
 
@@ -200,9 +201,7 @@ def _edited(artifact: Artifact, path: str) -> RefusedError:
 
 
 def _public(version: str) -> str:
-    from packaging.version import Version
-
-    try:
-        return Version(version).public
-    except ValueError as error:
-        raise SeriesError(f"{version!r}: not a version", why="a section of a lock is for one release") from error
+    public = read_public(version)
+    if public is None:
+        raise SeriesError(f"{version!r}: not a version", why="a section of a lock is for one release")
+    return str(public)

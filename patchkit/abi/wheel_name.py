@@ -10,6 +10,7 @@ from patchkit.abi.verdicts import Finding
 from patchkit.engine import normalise_name
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
+from patchkit.version import read_version
 
 _NAME = compile_lazily(
     r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-[0-9][^-]*)?-(?P<pythons>[^-]+)-(?P<abis>[^-]+)-(?P<platforms>[^-]+)\.whl"
@@ -88,12 +89,8 @@ def _python(wheel: WheelFacts, tags: list[str], destination: Destination) -> Ite
 
 
 def _same_version(one: str, other: str) -> bool:
-    from packaging.version import Version
-
-    try:
-        return Version(one.replace("_", "-")) == Version(other)
-    except ValueError:
-        return one == other
+    mine, theirs = read_version(one.replace("_", "-")), read_version(other)
+    return one == other if mine is None or theirs is None else mine == theirs
 
 
 def _expected(wheel: WheelFacts) -> str:
