@@ -114,11 +114,6 @@ def default_applies_to(tree: TargetTree | None) -> str:
     return f"{tree.engine}=={public}" if public is not None else ""
 
 
-def patches_words(number: int) -> str:
-    """Return `1 patch`, `2 patches`."""
-    return "1 patch" if number == 1 else f"{number} patches"
-
-
 def is_for(series: Series, tree: TargetTree) -> bool:
     """Tell whether a series is meant for a tree: by its directory's name, its lock, or what its patches say."""
     if series.engine not in ("", tree.engine):

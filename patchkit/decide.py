@@ -10,6 +10,7 @@ import hashlib
 import stat
 from collections.abc import Callable
 
+from patchkit.counting import counted, counted_of
 from patchkit.diff.apply import apply_placements
 from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
@@ -136,8 +137,8 @@ def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
     if refusal or content is None:
         return Finding(placements=placements, refusal=refusal)
     if content:
-        left = len(split_lines(content))
-        return Finding(placements=placements, refusal=f"{path} is to be deleted, but {left} lines would be left")
+        left = counted(len(split_lines(content)), "line")
+        return Finding(placements=placements, refusal=f"{path} is to be deleted, but {left} would be left")
     if not retaken:
         ground.now.put(path, None)
     return Finding(placements=placements)
@@ -204,7 +205,8 @@ def _new_content(
     verdicts = {placement.verdict is Verdict.PRESENT for placement in placements}
     if len(verdicts) > 1:
         there = sum(placement.verdict is Verdict.PRESENT for placement in placements)
-        return None, placements, f"{path}: partly applied: {there} of {len(placements)} hunks are there already"
+        words = counted_of(there, len(placements), "hunk", "is there already", "are there already")
+        return None, placements, f"{path}: partly applied: {words}"
     return apply_placements(file, lines, placements), placements, ""
 
 
@@ -279,8 +281,8 @@ def _is_blob(abbreviated: str, content: bytes) -> bool:
 def _refused_hunks(path: str, placements: tuple[Placement, ...], refused: list[Placement]) -> str:
     words = sorted({placement.verdict.value for placement in refused})
     there = sum(placement.verdict is Verdict.PRESENT for placement in placements)
-    beside = f"; {there} are there already" if there else ""
-    return f"{path}: {len(refused)} of {len(placements)} hunks refused ({', '.join(words)}){beside}"
+    beside = f"; {counted(there, 'is there already', 'are there already')}" if there else ""
+    return f"{path}: {counted_of(len(refused), len(placements), 'hunk')} refused ({', '.join(words)}){beside}"
 
 
 def _gone(file: FilePatch, why: str) -> Finding:

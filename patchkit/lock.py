@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from patchkit.counting import counted_of
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
 from patchkit.quoting import typed_path
@@ -155,7 +156,7 @@ def match_lock(lock: Lock, *, version: str, pristine: Callable[[str], str | None
             return LockMatch(artifact=artifact, mismatched=(), reason="")
         compared.append((differing, artifact))
     differing, closest = min(compared, key=lambda pair: len(pair[0]))
-    reason = f"{len(differing)} of {len(closest.files)} files differ from {closest.file}"
+    reason = f"{counted_of(len(differing), len(closest.files), 'file', 'differs', 'differ')} from {closest.file}"
     return LockMatch(artifact=None, mismatched=differing, reason=reason)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from patchkit.commits import decide_files, known_on_base
+from patchkit.counting import counted_of
 from patchkit.decide import Known
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Patch
@@ -261,14 +262,16 @@ def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outco
     if not inside and any(file.note == UNKNOWN for file in files):
         return Outcome.REFUSED, "none of its files is in this tree: is it for another project or release?"
     if skipped and not package_only:
-        return Outcome.REFUSED, f"{skipped} of {len(files)} files are not in this tree (allow with --package-only)"
+        away = counted_of(skipped, len(files), "file", "is not", "are not")
+        return Outcome.REFUSED, f"{away} in this tree (allow with --package-only)"
     if not inside:
         return Outcome.NOTHING_HERE, NOTHING_HERE if files else NO_CHANGE
     if len(present) == len(inside):
         return Outcome.UPSTREAMED, UPSTREAMED
     if present:
         names = ", ".join(str(file.path) for file in present[:3])
-        return Outcome.PARTLY_APPLIED, f"{len(present)} of {len(inside)} files have it already: {names}"
+        having = counted_of(len(present), len(inside), "file", "has", "have")
+        return Outcome.PARTLY_APPLIED, f"{having} it already: {names}"
     return Outcome.APPLIES, ""
 
 

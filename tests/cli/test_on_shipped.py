@@ -434,7 +434,7 @@ def test_refusal_of_a_series_that_was_cut_without_the_shipped_one_says_how_to_go
     capsys.readouterr()
     _run("series", "lint", "free", "--artifact", wheel)
     said = capsys.readouterr().out
-    assert "0001-three.patch: warning: does not hold above vllm/0.6.3: vllm/engine.py: 1 of 1 hunks refused" in said
+    assert "0001-three.patch: warning: does not hold above vllm/0.6.3: vllm/engine.py: 1 of 1 hunk refused" in said
     _run("apply", "--root", root)
     for act in ("plan", "apply"):
         capsys.readouterr()
