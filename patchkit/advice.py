@@ -15,12 +15,17 @@ from patchkit.stacking import find_edits
 from patchkit.strip import file_paths, find_map
 from patchkit.wanted import TreeNames
 
+_Named = tuple[str, str]  # a patch by its layer's name and its own
+
 
 def advise(plan: Plan, asked: Asked, request: Request, situation: Situation) -> Iterator[str]:
     """Yield advice for a refused plan."""
     yield from _cut_on_release(plan, asked)
-    yield from _switched_off_below(plan, asked)
-    yield from _switched_off_beside(plan, asked)
+    off = {(one.layer, one.patch) for one in plan.decisions if one.outcome in (Outcome.DISABLED, Outcome.GUARDED_OFF)}
+    refused = {(one.layer, one.patch) for one in plan.decisions if one.refused}
+    if off and refused:
+        yield from _switched_off_below(plan, asked, off, refused)
+        yield from _switched_off_beside(plan, asked, off, refused)
     if request.terms.strip is not None:
         yield from _other_strip(plan, request, situation)
 
@@ -41,13 +46,11 @@ def _cut_on_release(plan: Plan, asked: Asked) -> Iterator[str]:
             )
 
 
-def _switched_off_below(plan: Plan, asked: Asked) -> Iterator[str]:
+def _switched_off_below(plan: Plan, asked: Asked, off: set[_Named], refused: set[_Named]) -> Iterator[str]:
     """Name the toggles of the shipped series that take out the lines which refused patches above it edit."""
     shipped = named_series([one for one in asked.found if one[2] is Origin.SHIPPED], plan.tree)
     entries = (one for _, series in shipped for one in series.entries)
     lower = [one for one in entries if applies(one, plan.tree) and not retired(one, plan.tree)]
-    off = {(one.layer, one.patch) for one in plan.decisions if one.outcome is Outcome.DISABLED}
-    refused = {(one.layer, one.patch) for one in plan.decisions if one.refused}
     users = [one for one in asked.found if one[2] is Origin.USER and one[1].on_shipped]
     for label, series in named_series(users, plan.tree):
         stack = (*lower, *series.entries)
@@ -61,13 +64,11 @@ def _switched_off_below(plan: Plan, asked: Asked) -> Iterator[str]:
                 )
 
 
-def _switched_off_beside(plan: Plan, asked: Asked) -> Iterator[str]:
+def _switched_off_beside(plan: Plan, asked: Asked, off: set[_Named], refused: set[_Named]) -> Iterator[str]:
     """Name the toggles of a series that take out lines which its refused patches were cut on."""
-    off = {(one.layer, one.patch) for one in plan.decisions if one.outcome in (Outcome.DISABLED, Outcome.GUARDED_OFF)}
-    refused = {(one.layer, one.patch) for one in plan.decisions if one.refused}
     for label, series in named_series(asked.found, plan.tree):
         stack = series.entries
-        for edit in find_edits([(entry.patch, entry.strip) for entry in stack]) if refused else ():
+        for edit in find_edits([(entry.patch, entry.strip) for entry in stack]):
             own, other = stack[edit.patch], stack[edit.other]
             gate, needed = own.trailers.config, other.trailers.config
             if needed and (label, own.name) in refused and (label, other.name) in off:

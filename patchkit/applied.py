@@ -33,6 +33,19 @@ def applied_layers(
             yield applied_layer(layer, decisions)
 
 
+def forgotten(
+    layers: Iterable[WantedLayer], kept: Iterable[AppliedLayer], decisions: Iterable[Decision]
+) -> Iterator[str]:
+    """Say which layers the stack does not remember, and why: `kept` are those that it does."""
+    remembered = {layer.number for layer in kept}
+    reasons: dict[int, dict[str, None]] = {}
+    for decision in decisions:
+        reasons.setdefault(decision.number, {})[decision.reason] = None
+    for layer in layers:
+        if layer.number not in remembered:
+            yield f"layer {layer.number} {layer.name} is out too: {'; '.join(reasons.get(layer.number, ()))}"
+
+
 def applied_layer(layer: WantedLayer, decisions: tuple[Decision, ...]) -> AppliedLayer:
     """Return a layer as the receipt keeps it: with the lines at which its hunks were placed."""
     own = {decision.patch: decision for decision in decisions if decision.number == layer.number}

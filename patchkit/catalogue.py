@@ -12,6 +12,7 @@ from patchkit.resources import patches_directory
 from patchkit.series import SERIES_NAME, Series, applies, available_series, find_series, read_series
 from patchkit.specifier import split_target
 from patchkit.target import TargetTree
+from patchkit.version import read_public
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,13 +97,10 @@ def series_directory(patches: Path, tree: TargetTree | None) -> Path:
     if [one.directory for one in found] == [patches]:
         return patches
     if tree is not None:
-        from packaging.version import Version
-
-        try:
-            label = Version(tree.version).public
-        except ValueError:
-            raise UsageError(f"{tree.root}: no version", hint="say it with --target ENGINE==VERSION") from None
-        return patches / tree.engine / label
+        label = read_public(tree.version)
+        if label is None:
+            raise UsageError(f"{tree.root}: no version", hint="say it with --target ENGINE==VERSION")
+        return patches / tree.engine / str(label)
     if len(found) > 1:
         raise _not_one(patches, found)
     return found[0].directory if found else patches
@@ -110,19 +108,10 @@ def series_directory(patches: Path, tree: TargetTree | None) -> Path:
 
 def default_applies_to(tree: TargetTree | None) -> str:
     """Return the Applies-To of a new patch whose author names none: the public version of the tree; "" without one."""
-    from packaging.version import Version
-
     if tree is None or find_engine(tree.engine) is None:
         return ""
-    try:
-        return f"{tree.engine}=={Version(tree.version).public}"
-    except ValueError:
-        return ""
-
-
-def patches_words(number: int) -> str:
-    """Return `1 patch`, `2 patches`."""
-    return "1 patch" if number == 1 else f"{number} patches"
+    public = read_public(tree.version)
+    return f"{tree.engine}=={public}" if public is not None else ""
 
 
 def is_for(series: Series, tree: TargetTree) -> bool:
@@ -136,12 +125,8 @@ def is_for(series: Series, tree: TargetTree) -> bool:
 
 
 def _same_release(label: str, version: str) -> bool:
-    from packaging.version import Version
-
-    try:
-        return Version(Version(label).public) == Version(Version(version).public)
-    except ValueError:
-        return False
+    public = read_public(label)
+    return public is not None and public == read_public(version)
 
 
 def _not_one(patches: Path, found: Sequence[Shelved]) -> UsageError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from patchkit.engine import ENGINES, normalise_name
 from patchkit.environment import directory_names, read_headers, read_small
 from patchkit.pattern import compile_lazily
+from patchkit.version import read_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,10 +179,9 @@ def _head_tags(repository: Path) -> tuple[str, ...]:
     return tuple(found if len(found) < 2 else _in_order(found))  # noqa: PLR2004 - two need an order
 
 
-def _in_order(versions: list[str]) -> list[str]:
-    from packaging.version import Version
-
-    return sorted(versions, key=Version)
+def _in_order(texts: list[str]) -> list[str]:
+    versions = [(version, text) for text in texts if (version := read_version(text)) is not None]
+    return [text for _, text in sorted(versions)]
 
 
 def _git_directories(dot_git: Path) -> tuple[Path, Path]:

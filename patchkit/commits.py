@@ -5,68 +5,52 @@ git itself reads a mailbox as one patch: there a rename takes the file along as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import groupby
 
-from patchkit.decide import Finding, Ground, decide_file
+from patchkit.decide import Finding, Ground, Known, decide_file
 from patchkit.decision import FileDecision
 from patchkit.diff.model import Change, FilePatch, Hunk, Patch, Placement, Proof, Verdict
 from patchkit.overlay import Overlay
-from patchkit.record import dataclass, replace
+from patchkit.record import replace
 from patchkit.strip import outside_note
 from patchkit.tree import path_of
 
 _Paths = tuple[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Grounds:
-    """What is known beside the tree when a patch is decided; see decide.Ground."""
-
-    base: Overlay | None
-    pristine: Overlay
-    proven: Callable[[str], bool]
-    strict: bool
-    moved: bool
-
-
-def grounds_of_base(base: Overlay) -> Grounds:
+def known_on_base(base: Overlay) -> Known:
     """Return what is known of a patch on the very tree that it was cut against."""
-    return Grounds(base=None, pristine=base, proven=lambda _: True, strict=False, moved=False)
+    return Known(base=None, pristine=base, proven=lambda _: True, strict=False, moved=False)
 
 
 def decide_files(
-    patch: Patch, paths: tuple[_Paths, ...], below: Overlay, grounds: Grounds
+    patch: Patch, paths: tuple[_Paths, ...], below: Overlay, known: Known
 ) -> tuple[tuple[FileDecision, ...], Overlay]:
     """Return what becomes of every file of the patch, and the tree with what can be done."""
     above = Overlay(below)
     decided: list[FileDecision] = []
     cut: tuple[tuple[FilePatch, _Paths], ...] = ()
     for _, files in groupby(zip(patch.files, paths, strict=True), key=lambda pair: pair[0].commit):
-        if cut and grounds.base is not None:  # this commit was cut on top of the one before it
-            base = Overlay(grounds.base)
-            base.merge(_decide_commit(cut, grounds.base, grounds_of_base(grounds.base), crlf=patch.crlf)[1])
-            grounds = replace(grounds, base=base)
+        if cut and known.base is not None:  # this commit was cut on top of the one before it
+            base = Overlay(known.base)
+            base.merge(_decide_commit(cut, known.base, known_on_base(known.base), crlf=patch.crlf)[1])
+            known = replace(known, base=base)
         cut = tuple(files)
-        found, now = _decide_commit(cut, above, grounds, crlf=patch.crlf)
+        found, now = _decide_commit(cut, above, known, crlf=patch.crlf)
         decided += found
         above.merge(now)
     return tuple(decided), above
 
 
 def _decide_commit(
-    files: tuple[tuple[FilePatch, _Paths], ...], before: Overlay, grounds: Grounds, *, crlf: bool
+    files: tuple[tuple[FilePatch, _Paths], ...], before: Overlay, known: Known, *, crlf: bool
 ) -> tuple[list[FileDecision], Overlay]:
     leaving = (Change.RENAME, Change.DELETE, Change.MODIFY)
     ground = Ground(
         before=before,
         now=Overlay(before),
-        base=grounds.base,
-        pristine=grounds.pristine,
-        proven=grounds.proven,
-        strict=grounds.strict,
+        known=known,
         crlf=crlf,
-        moved=grounds.moved,
         vacated=frozenset(old for file, (old, new) in files if old and old != new and file.change in leaving),
     )
     return [_decide(file, old, new, ground) for file, (old, new) in files], ground.now

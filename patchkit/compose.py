@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from patchkit.counting import counted
 from patchkit.diff.model import FilePatch, Patch
 from patchkit.errors import RefusedError, TreeChangedError
 from patchkit.left_out import NEEDS_NOTHING, TAKEN_OUT
@@ -162,7 +163,7 @@ def _cut_patch(applied: AppliedPatch, stored: Stored) -> WantedPatch:
     if len(applied.paths) != len(patch.files) or (applied.enabled and len(applied.lines) != len(patch.files)):
         raise TreeChangedError(
             f"{applied.name}: the receipt does not fit the stored patch",
-            why=f"it places {len(applied.paths)} files, the patch has {len(patch.files)}",
+            why=f"it places {counted(len(applied.paths), 'file')}, the patch has {len(patch.files)}",
             hint="reinstall the engine and apply again",
         )
     return WantedPatch(

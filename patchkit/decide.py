@@ -10,6 +10,7 @@ import hashlib
 import stat
 from collections.abc import Callable
 
+from patchkit.counting import counted, counted_of
 from patchkit.diff.apply import apply_placements
 from patchkit.diff.image import split_lines
 from patchkit.diff.locate import Evidence, accepted, place_hunks
@@ -27,25 +28,34 @@ _SHA1_LENGTH = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ground:
-    """What a file patch is decided against.
+class Known:
+    """What is known of a patch beside the tree that it meets.
 
-    `before` is the tree before the patch, `now` the tree with what earlier files of this patch did (written to),
-    `base` the tree the patch was cut against, when known, `pristine` the tree without any patch. `proven` tells of
-    an old path whether its content is known by hash to be what the patch was cut against. `vacated` are the paths
-    that this patch renames or deletes. `moved`: its hunks are stated where they stood in the base, and belong where
-    those lines are now.
+    `base` is the tree it was cut against, None when nobody knows it, `pristine` the tree without any patch. `proven`
+    tells of an old path whether its content is known by hash to be what the patch was cut against. `moved`: its hunks
+    are stated where they stood in the base, and belong where those lines are now.
     """
 
-    before: Overlay
-    now: Overlay
     base: Overlay | None
     pristine: Overlay
     proven: Callable[[str], bool]
     strict: bool
+    moved: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ground:
+    """What a file patch is decided against.
+
+    `before` is the tree before the patch, `now` the tree with what earlier files of this patch did (written to).
+    `vacated` are the paths that this patch renames or deletes.
+    """
+
+    before: Overlay
+    now: Overlay
+    known: Known
     crlf: bool
     vacated: frozenset[str]
-    moved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,8 +137,8 @@ def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
     if refusal or content is None:
         return Finding(placements=placements, refusal=refusal)
     if content:
-        left = len(split_lines(content))
-        return Finding(placements=placements, refusal=f"{path} is to be deleted, but {left} lines would be left")
+        left = counted(len(split_lines(content)), "line")
+        return Finding(placements=placements, refusal=f"{path} is to be deleted, but {left} would be left")
     if not retaken:
         ground.now.put(path, None)
     return Finding(placements=placements)
@@ -174,12 +184,12 @@ def _new_content(
         return _binary_content(file, file.binary, path, entry)
     if not file.hunks:
         return entry.content, (), ""
-    evidence = _evidence(file, path, entry, ground)
-    usual = patch_proven(file.hunks, entry.content) if evidence.proven and not (ground.moved or ground.crlf) else None
+    known, evidence = ground.known, _evidence(file, path, entry, ground)
+    usual = patch_proven(file.hunks, entry.content) if evidence.proven and not (known.moved or ground.crlf) else None
     if usual is not None:
         return (*usual, "")
     lines = split_lines(entry.content)
-    if ground.moved and evidence.base is not None:
+    if known.moved and evidence.base is not None:
         from patchkit.diff.compare import compare_lines
         from patchkit.moving import move_with_lines, surrounded_as_before
 
@@ -189,13 +199,14 @@ def _new_content(
             evidence = replace(evidence, proven=True)
         file = moved
     placements = place_hunks(file, lines, evidence)
-    refused = [placement for placement in placements if not accepted(placement, strict=ground.strict)]
+    refused = [placement for placement in placements if not accepted(placement, strict=known.strict)]
     if refused:
         return None, placements, _refused_hunks(path, placements, refused)
     verdicts = {placement.verdict is Verdict.PRESENT for placement in placements}
     if len(verdicts) > 1:
         there = sum(placement.verdict is Verdict.PRESENT for placement in placements)
-        return None, placements, f"{path}: partly applied: {there} of {len(placements)} hunks are there already"
+        words = counted_of(there, len(placements), "hunk", "is there already", "are there already")
+        return None, placements, f"{path}: partly applied: {words}"
     return apply_placements(file, lines, placements), placements, ""
 
 
@@ -227,11 +238,11 @@ def _leads_back(binary: BinaryPatch, made: bytes, content: bytes) -> bool:
 
 
 def _evidence(file: FilePatch, path: str, entry: TreeEntry, ground: Ground) -> Evidence:
-    known = ground.proven(path)
-    base_content = None if known and ground.base is None else _base_content(file, path, entry, ground)
-    proven = known or base_content == entry.content or _is_blob(file.old_blob, entry.content)
+    known, told = ground.known, ground.known.proven(path)
+    base_content = None if told and known.base is None else _base_content(file, path, entry, ground)
+    proven = told or base_content == entry.content or _is_blob(file.old_blob, entry.content)
     return Evidence(
-        base=base_content, proven=proven, python=path.endswith((".py", ".pyi")), strict=ground.strict, crlf=ground.crlf
+        base=base_content, proven=proven, python=path.endswith((".py", ".pyi")), strict=known.strict, crlf=ground.crlf
     )
 
 
@@ -241,12 +252,12 @@ def _base_content(file: FilePatch, path: str, entry: TreeEntry, ground: Ground) 
     Evident means that the index line names its blob, or that every hunk stands in it exactly where it says.
     """
     try:
-        base = (ground.base or ground.pristine).lookup(path)
+        base = (ground.known.base or ground.known.pristine).lookup(path)
     except UnsafePathError:  # where a symlink stood before an earlier patch
         return None
     if base is None or base.kind is not entry.kind:
         return None
-    if ground.base is not None:
+    if ground.known.base is not None:
         return base.content
     if base.content == entry.content:
         return None  # it says nothing that the file itself does not say
@@ -270,8 +281,8 @@ def _is_blob(abbreviated: str, content: bytes) -> bool:
 def _refused_hunks(path: str, placements: tuple[Placement, ...], refused: list[Placement]) -> str:
     words = sorted({placement.verdict.value for placement in refused})
     there = sum(placement.verdict is Verdict.PRESENT for placement in placements)
-    beside = f"; {there} are there already" if there else ""
-    return f"{path}: {len(refused)} of {len(placements)} hunks refused ({', '.join(words)}){beside}"
+    beside = f"; {counted(there, 'is there already', 'are there already')}" if there else ""
+    return f"{path}: {counted_of(len(refused), len(placements), 'hunk')} refused ({', '.join(words)}){beside}"
 
 
 def _gone(file: FilePatch, why: str) -> Finding:

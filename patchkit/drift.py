@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from patchkit.counting import counted
 from patchkit.errors import TreeChangedError
 from patchkit.quoting import typed
 from patchkit.session import Condition, Session, Standing
@@ -41,9 +42,7 @@ def _undoing(session: Session, patch: str, layer: int | None) -> str:
 
     receipt = session.situation.receipt
     many = 0 if receipt is None else len(receipt.layers)
-    taken = patch or (
-        f"the whole stack ({many} layer{'' if many == 1 else 's'})" if layer is None else f"layer {layer}"
-    )
+    taken = patch or (f"the whole stack ({counted(many, 'layer')})" if layer is None else f"layer {layer}")
     words = ["patchkit revert", typed_tree(session.situation.tree), "--save-edits FILE"]
     words += [] if layer is None else [f"--layer {layer}"]
     words += ["-- " * patch.startswith("-") + typed(patch)] if patch else []

@@ -14,9 +14,10 @@ from pathlib import Path, PurePosixPath
 
 from patchkit.archive import Artifact
 from patchkit.author import split_series
+from patchkit.counting import counted
 from patchkit.decision import Decision, Outcome
 from patchkit.errors import RefusedError, UnsafePathError, UsageError, WrongTreeError
-from patchkit.locking import Rendered, refused_words, render_series
+from patchkit.locking import Rendered, render_series
 from patchkit.record import dataclass
 from patchkit.series import Series
 from patchkit.tree import Entries, Kind, TreeEntry, open_entries
@@ -188,7 +189,7 @@ def _check_applies(rendered: Rendered, *, must: str) -> None:
     ]
     if stuck:
         raise RefusedError(
-            f"{refused_words(len(stuck))} to {rendered.artifact.tree.root}",
+            f"{counted(len(stuck), 'patch does not apply', 'patches do not apply')} to {rendered.artifact.tree.root}",
             why="\n".join(f"{one.patch}: {one.outcome.value}: {one.reason}" for one in stuck),
             hint=_mending(stuck[0]),
         )
@@ -286,7 +287,7 @@ def _check_rejects(directory: Path, package: str) -> None:
     )
     if rejects:
         raise RefusedError(
-            f"{directory}: {len(rejects)} file{'s' if len(rejects) > 1 else ''} with rejected hunks",
+            f"{directory}: {counted(len(rejects), 'file')} with rejected hunks",
             why="\n".join(rejects),
             hint="make in the files what they would have changed, or leave it; remove the .rej, then refresh again",
         )

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from patchkit.counting import counted_of
 from patchkit.errors import SeriesError
 from patchkit.pattern import compile_lazily
 from patchkit.quoting import typed_path
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
+from patchkit.version import read_public
 
 SCHEMA = 1
 LOCK_NAME = "series.lock"
@@ -154,7 +156,7 @@ def match_lock(lock: Lock, *, version: str, pristine: Callable[[str], str | None
             return LockMatch(artifact=artifact, mismatched=(), reason="")
         compared.append((differing, artifact))
     differing, closest = min(compared, key=lambda pair: len(pair[0]))
-    reason = f"{len(differing)} of {len(closest.files)} files differ from {closest.file}"
+    reason = f"{counted_of(len(differing), len(closest.files), 'file', 'differs', 'differ')} from {closest.file}"
     return LockMatch(artifact=None, mismatched=differing, reason=reason)
 
 
@@ -196,12 +198,8 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _same_public(locked: str, version: str) -> bool:
     if locked == version:
         return True
-    from packaging.version import Version
-
-    try:
-        return Version(Version(locked).public) == Version(Version(version).public)
-    except ValueError:
-        return False
+    public = read_public(locked)
+    return public is not None and public == read_public(version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from patchkit.archive import Artifact
 from patchkit.below import Lower, released_lower
+from patchkit.counting import counted
 from patchkit.cut import layer_paths, place_cut
 from patchkit.decision import Decision, Outcome
 from patchkit.diff.model import Verdict
@@ -20,6 +21,7 @@ from patchkit.session import Session, Standing
 from patchkit.stack import Rendering, WantedLayer
 from patchkit.target import TargetTree
 from patchkit.tree import Entries, Kind, TreeEntry, file_sha256
+from patchkit.version import read_public
 from patchkit.wanted import package_parent
 
 
@@ -122,7 +124,7 @@ def make_section(rendered: Rendered) -> LockedArtifact:
     artifact = rendered.release
     if rendered.refused:
         lines = [f"{one.patch}: {one.outcome.value}: {one.reason}" for one in rendered.refused]
-        what = f"{refused_words(len(lines))} to {artifact.file}"
+        what = f"{counted(len(lines), 'patch does not apply', 'patches do not apply')} to {artifact.file}"
         raise RefusedError(what, why="\n".join(lines), hint="`patchkit series lint` shows every hunk")
     prefix = package_parent(artifact.tree)
     final = rendered.files
@@ -140,11 +142,6 @@ def make_section(rendered: Rendered) -> LockedArtifact:
     below = rendered.lower.locked(files, prefix) if rendered.lower is not None else None
     version = _public(artifact.tree.version)
     return LockedArtifact(file=artifact.file, sha256=artifact.sha256, version=version, files=tuple(files), below=below)
-
-
-def refused_words(number: int) -> str:
-    """Say how many patches do not apply."""
-    return "1 patch does not apply" if number == 1 else f"{number} patches do not apply"
 
 
 def relock(series: Series, sections: Sequence[LockedArtifact]) -> Relocked:
@@ -200,9 +197,7 @@ def _edited(artifact: Artifact, path: str) -> RefusedError:
 
 
 def _public(version: str) -> str:
-    from packaging.version import Version
-
-    try:
-        return Version(version).public
-    except ValueError as error:
-        raise SeriesError(f"{version!r}: not a version", why="a section of a lock is for one release") from error
+    public = read_public(version)
+    if public is None:
+        raise SeriesError(f"{version!r}: not a version", why="a section of a lock is for one release")
+    return str(public)

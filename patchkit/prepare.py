@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from patchkit.counting import counted
 from patchkit.durable import start_writing, sync_all
 from patchkit.errors import PatchkitError, RefusedError
 from patchkit.held import Seen
@@ -128,7 +129,7 @@ class _Stager:
             (removed if step.act is Act.REMOVE else placed).append(step)
         if self.refusals:
             raise RefusedError(
-                f"{len(self.refusals)} files cannot be replaced as they are",
+                counted(len(self.refusals), "file cannot be replaced as it is", "files cannot be replaced as they are"),
                 why="\n".join((*self.refusals, "  the tree is as it was")),
                 hint="run as the owner of the tree",
             )

@@ -22,6 +22,7 @@ from patchkit.record import dataclass
 from patchkit.specifier import accepts, plain_release, split_target
 from patchkit.target import TargetTree
 from patchkit.trailers import Trailers, parse_trailers
+from patchkit.version import read_public
 
 SERIES_NAME = "series"
 BELOW_NAME = "below"
@@ -301,12 +302,8 @@ def _plain_key(label: str) -> tuple[object, ...]:
 
 def _version_key(label: str) -> tuple[object, ...]:
     """Return an order of version labels: those that are none come first, local versions do not count."""
-    from packaging.version import Version
-
-    try:
-        return True, Version(Version(label).public)
-    except ValueError:
-        return (False,)
+    public = read_public(label)
+    return (False,) if public is None else (True, public)
 
 
 def _is_release(label: str, version: str) -> bool:

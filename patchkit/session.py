@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
+from patchkit.counting import counted
 from patchkit.dist import recorded_sha256
 from patchkit.errors import TreeChangedError
 from patchkit.overlay import KeptEntries, PristineEntries
@@ -65,7 +66,7 @@ def open_session(tree: TargetTree, *, write: bool, say: Callable[[str], None] = 
             recovery = recover(state)
             if recovery is not None:
                 done = "finished" if recovery.direction is Direction.FORWARD else "taken back"
-                recovered = f"an interrupted run was {done}: {len(recovery.files)} files"
+                recovered = f"an interrupted run was {done}: {counted(len(recovery.files), 'file')}"
                 say(recovered)
         yield _open(tree, state, recovered)
 
@@ -144,7 +145,7 @@ def examine(tree: TargetTree, entries: Entries, receipt: Receipt | None) -> Cond
     if _all_pristine(entries, receipt) or _is_reinstalled(tree, entries, receipt):
         again = "the files are the distribution's again" if receipt.distribution else "the files are as before patchkit"
         return Condition(standing=Standing.REPLACED, files=_paths(changed), reason=again, gone=gone)
-    many = "1 file was" if len(changed) == 1 else f"{len(changed)} files were"
+    many = counted(len(changed), "file was", "files were")
     return Condition(standing=Standing.DRIFTED, files=_paths(changed), reason=f"{many} changed since", gone=gone)
 
 

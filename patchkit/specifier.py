@@ -8,6 +8,7 @@ import re
 from patchkit.engine import ENGINES, KNOWN_NAMES, Engine, find_engine, normalise_name
 from patchkit.errors import UsageError
 from patchkit.pattern import compile_lazily
+from patchkit.version import set_has
 
 _PLAIN_VERSION = compile_lazily(r"[0-9]+(?:\.[0-9]+)*")
 _NAME = compile_lazily(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)?\s*")
@@ -78,13 +79,7 @@ def accepts(specifier: str, version: str) -> bool:
     release = plain_release(version)
     if release is not None and len(specifier) <= _LONGEST and _PLAIN_SET.fullmatch(specifier):
         return all(_holds(clause, release) for clause in specifier.split(","))
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
-
-    try:
-        return SpecifierSet(specifier).contains(Version(version), prereleases=True)
-    except ValueError:
-        return False
+    return set_has(specifier, version) is True
 
 
 def _holds(clause: str, release: tuple[int, ...]) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from patchkit.commits import Grounds, decide_files, grounds_of_base
+from patchkit.commits import decide_files, known_on_base
+from patchkit.counting import counted_of
+from patchkit.decide import Known
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Patch
 from patchkit.errors import UnsafePathError
@@ -172,8 +174,8 @@ def is_guard(patch: WantedPatch) -> bool:
 def stands_in(entries: Entries, layer: WantedLayer, wanted: WantedPatch) -> bool:
     """Tell whether a tree alone, without the layers below, has all that a patch changes."""
     base = Overlay(entries)
-    grounds = Grounds(base=None, pristine=base, proven=lambda _: False, strict=layer.strict, moved=False)
-    files, _ = decide_files(wanted.patch, wanted.paths, base, grounds)
+    known = Known(base=None, pristine=base, proven=lambda _: False, strict=layer.strict, moved=False)
+    files, _ = decide_files(wanted.patch, wanted.paths, base, known)
     return _fold(files, package_only=layer.package_only)[0] is Outcome.UPSTREAMED
 
 
@@ -194,12 +196,12 @@ def _render_layer(
             decisions.append(_decision(layer, wanted, outcome, wanted.reason, ()))
         else:
             moved = layer.placed and wanted.placed and not layer.trusted
-            grounds = Grounds(base=base, pristine=Overlay(pristine), proven=proven, strict=layer.strict, moved=moved)
-            decisions.append(_render_patch(layer, wanted, overlay, grounds))
+            known = Known(base=base, pristine=Overlay(pristine), proven=proven, strict=layer.strict, moved=moved)
+            decisions.append(_render_patch(layer, wanted, overlay, known))
             if watch is not None:
                 watch(given, overlay)
         if base is not None and wanted is not patches[-1] and _is_in_base(layer, wanted):
-            base.merge(decide_files(wanted.patch, wanted.paths, base, grounds_of_base(base))[1])
+            base.merge(decide_files(wanted.patch, wanted.paths, base, known_on_base(base))[1])
     return decisions, unproven
 
 
@@ -240,8 +242,8 @@ def _prover(layer: WantedLayer, unproven: set[str]) -> Callable[[str], bool]:
     return lambda path: path in locked and path not in unproven
 
 
-def _render_patch(layer: WantedLayer, wanted: WantedPatch, overlay: Overlay, grounds: Grounds) -> Decision:
-    files, above = decide_files(wanted.patch, wanted.paths, overlay, grounds)
+def _render_patch(layer: WantedLayer, wanted: WantedPatch, overlay: Overlay, known: Known) -> Decision:
+    files, above = decide_files(wanted.patch, wanted.paths, overlay, known)
     outcome, reason = _fold(files, package_only=layer.package_only)
     if outcome is Outcome.APPLIES:
         overlay.merge(above)
@@ -260,14 +262,16 @@ def _fold(files: tuple[FileDecision, ...], *, package_only: bool) -> tuple[Outco
     if not inside and any(file.note == UNKNOWN for file in files):
         return Outcome.REFUSED, "none of its files is in this tree: is it for another project or release?"
     if skipped and not package_only:
-        return Outcome.REFUSED, f"{skipped} of {len(files)} files are not in this tree (allow with --package-only)"
+        away = counted_of(skipped, len(files), "file", "is not", "are not")
+        return Outcome.REFUSED, f"{away} in this tree (allow with --package-only)"
     if not inside:
         return Outcome.NOTHING_HERE, NOTHING_HERE if files else NO_CHANGE
     if len(present) == len(inside):
         return Outcome.UPSTREAMED, UPSTREAMED
     if present:
         names = ", ".join(str(file.path) for file in present[:3])
-        return Outcome.PARTLY_APPLIED, f"{len(present)} of {len(inside)} files have it already: {names}"
+        having = counted_of(len(present), len(inside), "file", "has", "have")
+        return Outcome.PARTLY_APPLIED, f"{having} it already: {names}"
     return Outcome.APPLIES, ""
 
 

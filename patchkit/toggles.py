@@ -168,10 +168,10 @@ def added_symbols(entry: PatchEntry) -> frozenset[str]:
 
 def require(toggles: Toggles) -> None:
     """Refuse a configuration that is not what was asked for, every fault with its place."""
-    refuse(
-        toggles.resolution.faults,
-        hint="`patchkit config why CONFIG_X` explains a symbol, with the same --config, --set and --patches",
-    )
+    faults = toggles.resolution.faults
+    symbol = next((fault.symbol for fault in faults if fault.symbol), "")
+    more = f"why CONFIG_{symbol}` says more" if symbol else "show` has every symbol"
+    refuse(faults, hint=f"`patchkit config {more}, with the same --config, --set and --patches")
 
 
 def kept_assignments(receipt: Receipt | None) -> tuple[Assignment, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from patchkit.config.autoconf import is_generated
 from patchkit.config.dotconfig import Assignment, is_enabled
 from patchkit.config.fault import Fault
+from patchkit.counting import counted
 from patchkit.diff.model import Patch
 from patchkit.diff.parse import parse_patch
 from patchkit.diff.text import inflate_patch
@@ -94,7 +95,7 @@ def series_layer(
     faults = missing_requirements(series.entries, satisfied)
     if faults:
         raise SeriesError(
-            f"{series.directory}: {len(faults)} requirements are not met",
+            f"{series.directory}: {counted(len(faults), 'requirement is', 'requirements are')} not met",
             why="\n".join(f"{fault.what}: {fault.why}" for fault in faults),
             hint=faults[0].hint,
         )

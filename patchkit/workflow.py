@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
+from patchkit.applied import forgotten
 from patchkit.asking import Asked, Request, followed, merged_configuration, wanted_layers
 from patchkit.compose import Composition, put_layers, take_layers, take_patch
 from patchkit.decision import Outcome
@@ -145,8 +146,9 @@ def revert_layers(
         save_edits(_edits_diff(session) if drifted else b"")
     if not composition.changed:
         return Result(plan=plan, changed=False, warnings=())
+    out_too = tuple(forgotten(composition.layers, plan.layers, plan.decisions))
     warnings = _carry_out(session.state, plan, now=now, epoch=epoch)
-    return Result(plan=plan, changed=True, warnings=warnings)
+    return Result(plan=plan, changed=True, warnings=(*out_too, *warnings))
 
 
 def _edits_diff(session: Session) -> bytes:

@@ -118,6 +118,15 @@ def test_tag_at_head_gives_the_version_without_git(
     assert "git tag at HEAD" in tree.evidence[-1]
 
 
+def test_tag_of_thousands_of_digits_stands_behind_one_that_is_a_version(repository: Path) -> None:
+    git(repository, "tag", "v0.5.1")
+    pack_refs(repository)
+    head = git(repository, "rev-parse", "HEAD")
+    with (repository / ".git" / "packed-refs").open("a") as packed:
+        packed.write(f"{head} refs/tags/v{'9' * 5000}.1\n")
+    assert resolve("sglang", repository).version == "0.5.1"
+
+
 def test_tag_elsewhere_is_not_the_version(repository: Path) -> None:
     git(repository, "tag", "v0.5.1")
     git(repository, "commit", "-q", "--allow-empty", "-m", "two")

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "patchkit"
 # module or a sub-package directly below patchkit.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("output", "process", "quoting", "resources", "version", "record", "pattern", "ownership"),
+    ("output", "process", "quoting", "counting", "resources", "version", "record", "pattern", "ownership"),
     ("tree", "durable", "overlay", "diff", "config", "syntax"),
     ("engine", "specifier", "target", "base", "environment", "held", "checkout", "fetch", "dist", "archive", "typed"),
     ("trailers", "confined", "series", "lock", "audit"),

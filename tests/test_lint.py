@@ -203,7 +203,7 @@ def test_another_release_than_the_locks_is_found(tmp_path: Path, artifact: Artif
     name = artifact.file
     assert _words(lint_on(series, other)) == [
         f"series.lock: error: {name}: the file that is given has another sha256",
-        f"series.lock: error: does not know {name}: 1 of 1 files differ from {name}",
+        f"series.lock: error: does not know {name}: 1 of 1 file differs from {name}",
         f"series.lock: error: {name}: vllm/engine.py has another pristine sha256",
     ]
 

@@ -235,7 +235,7 @@ def test_differing_files_of_the_closest_section_are_named() -> None:
 
     assert match.artifact is None
     assert match.mismatched == ("vllm/new.py",)
-    assert match.reason == "1 of 3 files differ from vllm-0.6.3-cp38-abi3-manylinux1_x86_64.whl"
+    assert match.reason == "1 of 3 files differs from vllm-0.6.3-cp38-abi3-manylinux1_x86_64.whl"
 
 
 def test_every_file_is_hashed_once() -> None:

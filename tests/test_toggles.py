@@ -239,10 +239,15 @@ def test_all_faults_are_told_and_nothing_is_written(
         "range is 1 to 64",
         "--set: CONFIG_SCALE_VALUE=2 is not what comes of it",
         "depends on SCALE, which is n (SCALE=n)",
-        "patchkit config why",
+        "next: `patchkit config why CONFIG_SCALE_VALUE` says more, with the same --config, --set and --patches",
     ):
         assert words in said
     assert difference(snapshot(root, own=True), before) == []
+
+
+def test_fault_about_no_symbol_leads_to_what_there_is(apply: Apply, capsys: pytest.CaptureFixture[str]) -> None:
+    apply("NOSUCH=y", status=1)
+    assert "next: `patchkit config show` has every symbol, with the same --config" in capsys.readouterr().err
 
 
 def test_a_diff_on_top_survives_a_flip_below(apply: Apply, root: Path, tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ class TestConfiguration:
     def test_requirement_that_is_off_is_an_error_and_nothing_is_written(self, root: Path, own: Path) -> None:
         before = snapshot(root)
         series(own, first=header("first", Config="A") + FIRST, second=header("2", Requires="first.patch") + SECOND)
-        with pytest.raises(SeriesError, match="requirements"):
+        with pytest.raises(SeriesError, match="1 requirement is not met"):
             apply(root, self.asked(own))
         assert snapshot(root) == before
 

@@ -13,6 +13,7 @@ from patchkit.abi.symbol_table import SymbolTable
 from patchkit.abi.system import System, package_of, split_version, version_key
 from patchkit.abi.torch_build import TorchBuild, cuda_major
 from patchkit.abi.verdicts import Cell, Column, MissingSymbol, Verdict
+from patchkit.counting import counted, counted_of
 
 _FLAG = {StringAbi.OLD: "_GLIBCXX_USE_CXX11_ABI=0 (old std::string)", StringAbi.NEW: "the new std::string"}
 
@@ -37,10 +38,12 @@ def judge_symbols(
     if not missing:
         stable = sum(map(is_stable, asked))
         kept = f", {stable} of the stable interface" if stable else ""
-        words = f"all {len(asked)} torch symbols are in {torch.title}{kept}"
+        known = counted(len(asked), "torch symbol is", "torch symbols are")
+        words = f"{'all ' if len(asked) > 1 else ''}{known} in {torch.title}{kept}"
         return Cell(column=Column.SYMBOLS, verdict=Verdict.OK, words=words)
     details = tuple(f"{one.words}\n{one.where}" for one in missing)
-    words = f"{len(missing)} of {len(asked)} torch symbols are missing in {torch.title}"
+    lacks = counted_of(len(missing), len(asked), "torch symbol", "is missing", "are missing")
+    words = f"{lacks} in {torch.title}"
     return Cell(column=Column.SYMBOLS, verdict=Verdict.BROKEN, words=words, details=details)
 
 
@@ -98,7 +101,8 @@ def judge_mangling(facts: ObjectFacts, torch: TorchBuild, siblings: Collection[s
         words = f"built with {_FLAG[built]}, and {torch.title} has {_FLAG[have]}"
         return Cell(column=Column.MANGLING, verdict=Verdict.BROKEN, words=words)
     if old_optional:
-        words = f"{len(old_optional)} symbols have c10::optional, and {torch.title} has std::optional"
+        having = counted(len(old_optional), "symbol has", "symbols have")
+        words = f"{having} c10::optional, and {torch.title} has std::optional"
         return Cell(column=Column.MANGLING, verdict=Verdict.BROKEN, words=words)
     if not names:
         return Cell(column=Column.MANGLING, verdict=Verdict.NONE, words="needs nothing of torch")
@@ -113,16 +117,16 @@ def judge_schemas(facts: ObjectFacts, released: ObjectFacts | None, title: str) 
     if released is None or (facts.schemas and not released.schemas):
         if not facts.schemas:
             return Cell(column=Column.SCHEMAS, verdict=Verdict.NONE, words="registers no schema string")
-        words = f"{len(facts.schemas)} schemas; none are stored about {title} to compare with"
+        words = f"{counted(len(facts.schemas), 'schema')}; none are stored about {title} to compare with"
         return Cell(column=Column.SCHEMAS, verdict=Verdict.UNKNOWN, words=words)
     changes = tuple(schema_changes(released.schemas, facts.schemas))
     if changes:
-        words = f"{len(changes)} operators differ from {title} as released"
+        words = f"{counted(len(changes), 'operator differs', 'operators differ')} from {title} as released"
         return Cell(column=Column.SCHEMAS, verdict=Verdict.BROKEN, words=words, details=changes)
     if not facts.schemas:
         return Cell(column=Column.SCHEMAS, verdict=Verdict.NONE, words="registers no schema string")
     more = len(facts.schemas) - len(released.schemas)
-    words = f"{len(released.schemas)} schemas as in {title}" + (f", and {more} more" if more else "")
+    words = f"{counted(len(released.schemas), 'schema')} as in {title}" + (f", and {more} more" if more else "")
     return Cell(column=Column.SCHEMAS, verdict=Verdict.OK, words=words)
 
 

@@ -12,6 +12,7 @@ from patchkit.abi.layout_columns import argument_column, layout_column, vtable_c
 from patchkit.abi.layout_facts import Records
 from patchkit.abi.snapshot import TORCH, Facts
 from patchkit.abi.system import version_key
+from patchkit.counting import counted, counted_of
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
 
@@ -93,8 +94,9 @@ def compare_torches(before: WheelFacts, after: WheelFacts, facts: Facts, known: 
             changes += _surroundings(old[library.name], library)
     layouts = facts.layouts(before.title), facts.layouts(after.title)
     changes += compare_types(*layouts)
-    counted = f"{len(one - other)} of {len(one)} exported symbols are gone, {len(other - one)} are new"
-    notes = [f"{counted}; names are known of those that stored engines need"]
+    gone = counted_of(len(one - other), len(one), "exported symbol", "is gone", "are gone")
+    new = counted(len(other - one), "is new", "are new")
+    notes = [f"{gone}, {new}; names are known of those that stored engines need"]
     if not all(layouts):
         lacking = " and ".join(wheel.title for wheel, have in zip((before, after), layouts, strict=True) if not have)
         notes.append(f"layouts: not known, none are stored about {lacking}")

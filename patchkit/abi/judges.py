@@ -15,6 +15,7 @@ from patchkit.abi.layout import LayoutChange
 from patchkit.abi.layout_columns import ColumnResult, argument_column, layout_column, vtable_column
 from patchkit.abi.torch_build import TorchBuild
 from patchkit.abi.verdicts import Cell, Column, Verdict
+from patchkit.counting import counted, counted_of
 from patchkit.record import dataclass
 
 _COMPARE = {Column.LAYOUT: layout_column, Column.VTABLE: vtable_column}
@@ -104,13 +105,16 @@ def _of_types(
     """Judge the types that a file may touch: certain is what its symbols prove, the rest that differs is a risk."""
     differ = _broken(result)
     found = {name: changes for name, changes in differ.items() if name in compared}
+    noun = _NOUNS[column]
     if not found:
-        words = f"{len(compared)} {_NOUNS[column]}s are compatible {between}{_aside(differ, compared)}"
+        are = counted(len(compared), f"{noun} is", f"{noun}s are")
+        words = f"{are} compatible {between}{_aside(differ, compared)}"
         return Cell(column=column, verdict=Verdict.OK, words=words)
     certain = {name: code for name in found if (code := _touching(name, result, members.get(name, {})))}
     details = [f"{_detail(found[name])}\nits own code touches that: {code}" for name, code in certain.items()]
     details += [f"{_detail(changes)}\n{_doubt(column, name)}" for name, changes in found.items() if name not in certain]
-    words = f"{len(found)} of {len(compared)} {_NOUNS[column]}s differ {between}{_aside(differ, compared)}"
+    differing = counted_of(len(found), len(compared), noun, "differs", "differ")
+    words = f"{differing} {between}{_aside(differ, compared)}"
     verdict = Verdict.BROKEN if certain else Verdict.RISK
     return Cell(column=column, verdict=verdict, words=words, details=tuple(details))
 
@@ -131,18 +135,20 @@ def _doubt(column: Column, name: str) -> str:
 
 def _aside(differ: Mapping[str, object], compared: Sequence[str]) -> str:
     more = len(differ.keys() - set(compared))
-    return f"; {more} more differ that none of its symbols names" if more else ""
+    return f"; {counted(more, 'more differs', 'more differ')} that none of its symbols names" if more else ""
 
 
 def _of_arguments(result: ColumnResult, between: str) -> Cell:
     if not result.compared:
         return _not_known(Column.ARGUMENTS, "its functions have parameters of types that are not stored")
-    others = f"; {len(result.unknown)} more have types that are not stored" if result.unknown else ""
+    more = counted(len(result.unknown), "more has", "more have")
+    others = f"; {more} types that are not stored" if result.unknown else ""
     broken, where = _broken(result), f"{between}{others}"
     if not broken:
-        words = f"{len(result.compared)} entry points are compatible {where}"
+        words = f"{counted(len(result.compared), 'entry point is', 'entry points are')} compatible {where}"
         return Cell(column=Column.ARGUMENTS, verdict=Verdict.OK, words=words)
-    words = f"{len(broken)} of {len(result.compared)} entry points differ {where}"
+    differing = counted_of(len(broken), len(result.compared), "entry point", "differs", "differ")
+    words = f"{differing} {where}"
     return Cell(
         column=Column.ARGUMENTS, verdict=Verdict.BROKEN, words=words, details=tuple(map(_detail, broken.values()))
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
+from patchkit.counting import counted
 from patchkit.record import dataclass
 
 _FLOATS = frozenset({"float", "double", "long double", "_Float16", "__float128", "_Float128"})
@@ -122,7 +123,7 @@ def place_words(field: Field) -> str:
 
 def size_words(field: Field) -> str:
     """Say how large a field is."""
-    return f"{field.size} bytes" if field.bit_size is None else f"{field.bit_size} bits"
+    return counted(field.size, "byte") if field.bit_size is None else counted(field.bit_size, "bit")
 
 
 def type_family(text: str) -> str:
@@ -140,7 +141,7 @@ def type_family(text: str) -> str:
 def _whole_changes(before: StructLayout, after: StructLayout) -> Iterator[LayoutChange]:
     name = after.name
     if before.size != after.size:
-        yield _change(name, "", ChangeKind.SIZE, f"{before.size} bytes", f"{after.size} bytes")
+        yield _change(name, "", ChangeKind.SIZE, counted(before.size, "byte"), counted(after.size, "byte"))
     if before.alignment and after.alignment and before.alignment != after.alignment:
         # Whoever has it as a member, in an array or on the stack puts it elsewhere.
         yield _change(name, "", ChangeKind.ALIGNMENT, str(before.alignment), str(after.alignment))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from patchkit.abi.layout import Field, Padding, StructLayout, paddings
+from patchkit.counting import counted
 from patchkit.record import dataclass
 
 PADDING = "(padding)"
@@ -34,7 +35,7 @@ def draw(layout: StructLayout) -> tuple[Row, ...]:
 def title(layout: StructLayout) -> str:
     """Say what holds for the whole struct."""
     aligned = f", alignment {layout.alignment}" if layout.alignment else ""
-    return f"{layout.name}  {layout.size} bytes{aligned}{', packed' if layout.packed else ''}"
+    return f"{layout.name}  {counted(layout.size, 'byte')}{aligned}{', packed' if layout.packed else ''}"
 
 
 def lines(layout: StructLayout) -> Iterator[tuple[str, bool]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from patchkit.counting import counted
+
 VERSION = 1
 SYMBOL = "patchkit_layout_table"
 # The structs of native/include/patchkit/layout.h. A test holds the two against each other.
@@ -68,7 +70,7 @@ def _read(library: str) -> list[list[Any]]:
     except (OSError, AttributeError) as error:
         raise _TableError("the loader does not take it", str(error)) from error
     if table.version != VERSION or table.count > _MOST:
-        said = f"it says version {table.version}, {table.count} structs"
+        said = f"it says version {table.version}, {counted(table.count, 'struct')}"
         raise _TableError(f"a table of layouts that is not version {VERSION}", said)
     _require_rows(ffi, table.structs, table.count, "structs of the table")
     structs = [table.structs[place] for place in range(table.count)]

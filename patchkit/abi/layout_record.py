@@ -12,6 +12,7 @@ from patchkit.abi.layout_facts import Evidence, Records, TypeRecord, read_types,
 from patchkit.abi.probe import compiler_version
 from patchkit.abi.probe_flash import STRUCT, probe_flash
 from patchkit.abi.probe_torch import probe_torch
+from patchkit.counting import counted
 from patchkit.errors import RefusedError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
@@ -75,8 +76,8 @@ def _proof_by(library: Path, header: Path, layout: StructLayout) -> str:
     found, kernels = check_binary(library, layout), sizes_by_value(library, layout.name)
     others = sorted(set(kernels) - {layout.size})
     if others or not found.fits(layout):
-        odd = ", ".join(f"{width} bytes at offset {offset}" for offset, width in found.odd[:3])
-        said = [f"it reads or writes {odd or f'{found.reach} bytes'} and clears {found.cleared} bytes"]
+        odd = ", ".join(f"{counted(width, 'byte')} at offset {offset}" for offset, width in found.odd[:3])
+        said = [f"it reads or writes {odd or counted(found.reach, 'byte')} and clears {counted(found.cleared, 'byte')}"]
         said += [f"its kernels get {', '.join(map(str, others))} bytes by value"] if others else []
         raise RefusedError(
             f"{library.name} was not made from {header.name}: {layout.size} bytes do not fit",

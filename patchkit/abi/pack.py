@@ -22,6 +22,7 @@ from patchkit.abi.snapshot import (
 from patchkit.abi.symbol_table import build_table
 from patchkit.errors import ObjectFormatError, RefusedError
 from patchkit.pattern import compile_lazily
+from patchkit.version import read_version
 
 _NAME = compile_lazily(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
 
@@ -56,13 +57,8 @@ def pack_facts(directory: Path, snapshots: Iterable[Snapshot]) -> tuple[str, ...
 
 def _check_title(wheel: WheelFacts) -> None:
     """A snapshot's name becomes a file's: only what a distribution can be called, in a version that can be ordered."""
-    from packaging.version import Version
-
-    try:
-        well_formed = bool(_NAME.fullmatch(wheel.distribution)) and str(Version(wheel.version)) == wheel.version
-    except ValueError:
-        well_formed = False
-    if not well_formed:
+    version = read_version(wheel.version)
+    if version is None or str(version) != wheel.version or not _NAME.fullmatch(wheel.distribution):
         raise ObjectFormatError(
             f"{ascii(wheel.title)[:80]}: no distribution is called so",
             why="  expected a normalised name and a version of PEP 440",

@@ -11,6 +11,7 @@ from patchkit.abi.requirements import Pin, pinned_versions, requirements
 from patchkit.abi.snapshot import Facts
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
+from patchkit.version import read_version, set_has
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -128,12 +129,7 @@ def _candidates(together: SpecifierSet) -> list[Version]:
     """Return versions of which one satisfies a set if any does: its bounds, and what lies just beside them."""
     from packaging.version import Version
 
-    bounds = set()
-    for one in together:
-        try:
-            bounds.add(Version(one.version.removesuffix(".*")))
-        except ValueError:
-            continue
+    bounds = set(filter(None, (read_version(one.version.removesuffix(".*")) for one in together)))
     found = {Version("0"), Version("1"), Version("9999"), *bounds}
     for bound in bounds:
         release = bound.release
@@ -146,9 +142,4 @@ def _candidates(together: SpecifierSet) -> list[Version]:
 
 
 def _allows(wheel: WheelFacts, python_version: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    try:
-        return SpecifierSet(wheel.requires_python).contains(f"{python_version}.0")
-    except ValueError:
-        return True  # pip ignores it too
+    return set_has(wheel.requires_python, f"{python_version}.0") is not False  # one that is no set pip ignores too

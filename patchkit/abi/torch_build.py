@@ -12,6 +12,7 @@ from patchkit.abi.snapshot import TORCH, Facts
 from patchkit.errors import UsageError
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
+from patchkit.version import read_version
 
 _CHECK_OLD = "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
 _CHECK_NEW = "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
@@ -70,9 +71,8 @@ def _nearest(version: str, stored: Sequence[str]) -> str:
     """Say which stored release is nearest: of the same minor release, else the one before; "" when it is no version."""
     from packaging.version import Version
 
-    try:
-        wanted = Version(version)
-    except ValueError:
+    wanted = read_version(version)
+    if wanted is None:
         return ""
     known = sorted((Version(one), one) for one in stored if "+" not in one)
     alike = [pair for pair in known if pair[0].release[:2] == wanted.release[:2]]

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from itertools import product
 
 from patchkit.abi.facts import WheelFacts
+from patchkit.abi.system import version_key
 from patchkit.abi.verdicts import Finding
+from patchkit.abi.wheel_tags import tagged_glibc
 from patchkit.engine import normalise_name
 from patchkit.pattern import compile_lazily
 from patchkit.record import dataclass
+from patchkit.version import read_version
 
 _NAME = compile_lazily(
     r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-[0-9][^-]*)?-(?P<pythons>[^-]+)-(?P<abis>[^-]+)-(?P<platforms>[^-]+)\.whl"
@@ -20,12 +23,14 @@ _KIND = "file name"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Destination:
-    """Where a wheel is to be installed. `machine` is `x86_64`, "" for any with Linux and glibc.
+    """Where a wheel is to be installed. `machine` is `x86_64`, "" for any with Linux and glibc; `glibc` is `2.36`, ""
+    where it is not known.
 
     `python_version` is `3.11`; `chosen`: that interpreter was named, not only the one that patchkit runs in.
     """
 
     machine: str
+    glibc: str
     python_version: str
     chosen: bool
 
@@ -60,11 +65,18 @@ def _metadata(wheel: WheelFacts, name: str, version: str, tags: list[str]) -> It
 
 
 def _machine(wheel: WheelFacts, platforms: list[str], destination: Destination) -> Iterator[Finding]:
-    machines = [match[1] for match in map(_LINUX.fullmatch, platforms) if match]
-    fits = "any" in platforms or (machines and destination.machine in ("", *machines))
-    if not fits:
+    if "any" in platforms:
+        return
+    matches = [(one, match[1]) for one in platforms if (match := _LINUX.fullmatch(one))]
+    fitting = [one for one, machine in matches if destination.machine in ("", machine)]
+    promised = "" if any(one.startswith("linux_") for one in fitting) else tagged_glibc(fitting)
+    if not fitting:
         here = f"this is Linux with glibc on {destination.machine}" if destination.machine else "that is no such system"
         words = f"{wheel.file} is for {', '.join(platforms)}, and {here}"
+        yield Finding(kind="platform tag", words=words, broken=True)
+    elif promised and destination.glibc and version_key(promised) > version_key(destination.glibc):
+        here = "this machine" if destination.machine else "that system"
+        words = f"{wheel.file} is for glibc {promised} or newer, and {here} has {destination.glibc}: pip refuses it"
         yield Finding(kind="platform tag", words=words, broken=True)
 
 
@@ -88,12 +100,8 @@ def _python(wheel: WheelFacts, tags: list[str], destination: Destination) -> Ite
 
 
 def _same_version(one: str, other: str) -> bool:
-    from packaging.version import Version
-
-    try:
-        return Version(one.replace("_", "-")) == Version(other)
-    except ValueError:
-        return one == other
+    mine, theirs = read_version(one.replace("_", "-")), read_version(other)
+    return one == other if mine is None or theirs is None else mine == theirs
 
 
 def _expected(wheel: WheelFacts) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from patchkit.abi.compare import torch_imports, version_floors
 from patchkit.abi.facts import ObjectFacts, WheelFacts
@@ -27,10 +27,10 @@ def audit_tags(wheel: WheelFacts, python_version: str) -> tuple[Finding, ...]:
     return (*_modules(wheel, python_version), *_platform(wheel), *_torch(wheel))
 
 
-def tagged_glibc(wheel: WheelFacts) -> str:
-    """Return the lowest glibc that the platform tags promise, "" when they promise none."""
+def tagged_glibc(tags: Iterable[str]) -> str:
+    """Return the lowest glibc that platform tags promise, "" when they promise none."""
     found = []
-    for tag in (*wheel.tags, wheel.file):
+    for tag in tags:
         found += [f"{match[1]}.{match[2]}" for match in _GLIBC_TAG.finditer(tag)]
         found += [version for name, version in _OLD_TAGS.items() if name in tag]
     return min(found, key=version_key, default="")
@@ -56,7 +56,7 @@ def _modules(wheel: WheelFacts, python_version: str) -> Iterator[Finding]:
 
 
 def _platform(wheel: WheelFacts) -> Iterator[Finding]:
-    promised = tagged_glibc(wheel)
+    promised = tagged_glibc((*wheel.tags, wheel.file))
     if not promised:
         return
     limit = max(

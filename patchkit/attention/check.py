@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from patchkit.attention.case import AttentionCase, make_inputs, problem_of
+from patchkit.counting import counted
 from patchkit.record import dataclass
 from patchkit.runtime.attention.problem import BACKWARD, FORWARD, Gradients, Inputs, Saved
 from patchkit.runtime.attention.reference import attention_reference, gradients_reference, replace_tensors
@@ -208,7 +209,7 @@ def compare_rows(
     if not torch.equal(found.isnan(), expected.isnan()):
         more = int((found.isnan() & ~expected.isnan()).sum())
         fewer = int((~found.isnan() & expected.isnan()).sum())
-        return float("inf"), (f"{name}: NaN in {more} places too many, missing in {fewer}",)
+        return float("inf"), (f"{name}: NaN in {counted(more, 'place')} too many, missing in {fewer}",)
     if not expected.numel():
         return 0.0, ()
     found, expected = found.nan_to_num(), expected.nan_to_num()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from patchkit.attention.bench import BenchResult
 from patchkit.attention.workload import CPU, GPU, shape_document
+from patchkit.counting import counted
 from patchkit.pattern import compile_lazily
 
 SCHEMA = 1
@@ -65,7 +66,7 @@ def _timed_line(result: BenchResult) -> str:
     spread = f"{timing.low:.4g} to {timing.high:.4g}"
     ratio = "" if result.computed_ratio is None else f", computes {result.computed_ratio:.2f} x what is seen"
     return (
-        f"  {result.kernel:<20} {timing.median:10.4g} ms ({spread}, {timing.calls} calls), "
+        f"  {result.kernel:<20} {timing.median:10.4g} ms ({spread}, {counted(timing.calls, 'call')}), "
         f"{result.teraflops:.4g} TFLOP/s, error {result.error:.2e}{ratio}"
     )
 

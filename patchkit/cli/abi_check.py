@@ -19,6 +19,7 @@ from patchkit.output import Output
 from patchkit.pattern import compile_lazily
 
 if TYPE_CHECKING:
+    from patchkit.abi.system import System
     from patchkit.abi.wheel_name import Destination
 
 _GLIBC = compile_lazily(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
@@ -93,19 +94,20 @@ def _report(ground: Ground, against: str, glibc: str) -> CheckReport:
         raise UsageError(f"no glibc {glibc[:40]!r}", why="  --glibc takes a version like 2.31")
     system = other_system(glibc) if glibc else read_system()
     findings = (
-        *audit_name(wheel, _destination(ground, glibc)),
+        *audit_name(wheel, _destination(ground, system, is_here=not glibc)),
         *audit_tags(wheel, ground.python_version),
         *find_libraries(wheel, ground.root, sites=ground.sites, system=system, torch=torch),
     )
     return check_wheel(wheel, torch, system=system, facts=facts, findings=findings)
 
 
-def _destination(ground: Ground, glibc: str) -> Destination:
+def _destination(ground: Ground, system: System, *, is_here: bool) -> Destination:
     """Return where the wheel is to go: this machine, or any with a glibc, and the Python that was named or runs."""
     from patchkit.abi.wheel_name import Destination
 
     return Destination(
-        machine="" if glibc else os.uname().machine,
+        machine=os.uname().machine if is_here else "",
+        glibc=system.versions.get("GLIBC", ""),
         python_version=ground.python_version or f"{sys.version_info[0]}.{sys.version_info[1]}",
         chosen=bool(ground.python_version),
     )

@@ -7,6 +7,7 @@ import click
 from patchkit.abi.explain import Explanation
 from patchkit.cli.options import json_option
 from patchkit.cli.reading import read_stdin
+from patchkit.counting import counted_of
 from patchkit.errors import ExitStatus
 from patchkit.output import Output
 
@@ -30,7 +31,9 @@ def command(*, text: tuple[str, ...], output: Output) -> int:
     from patchkit.abi.snapshot import stored_facts
 
     given = read_stdin(output.progress) if text == ("-",) else " ".join(text)
-    found = explain(given, stored_facts(), lambda done, count: output.progress(f"explained {done} of {count} symbols"))
+    found = explain(
+        given, stored_facts(), lambda done, whole: output.progress(f"explained {counted_of(done, whole, 'symbol')}")
+    )
     if output.machine:
         output.document({"schema": 1, "explanations": [_document(one) for one in found]})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from patchkit.cli.options import json_option
-from patchkit.cli.show import counted
+from patchkit.counting import counted
 from patchkit.errors import UsageError
 from patchkit.output import Output
 
@@ -66,8 +66,8 @@ def command(*, torch: Path, into: Path | None, compiler: str, output: Output, **
         return 0
     output.line(f"{release}: {counted(len(records), 'type')}", style="head")
     for name, record in records.items():
-        size = f"{record.layout.size:>5} bytes" if record.layout is not None else " " * 11
-        slots = f", {len(record.vtable.slots)} virtual functions" if record.vtable is not None else ""
+        size = f"{counted(record.layout.size, 'byte ', 'bytes'):>11}" if record.layout is not None else " " * 11
+        slots = f", {counted(len(record.vtable.slots), 'virtual function')}" if record.vtable is not None else ""
         output.line(f"  {size}  {name}{slots}")
     return 0
 

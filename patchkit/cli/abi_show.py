@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from patchkit.abi.verdicts import Cell, CheckReport, Column, ObjectReport, Verdict
+from patchkit.counting import counted, counted_of
 from patchkit.output import Output
 
 _STYLE = {
@@ -47,12 +48,13 @@ def _show_verdict(report: CheckReport, output: Output) -> None:
     broken = sum(one.verdict is Verdict.BROKEN for one in report.objects)
     grave = sum(one.broken for one in report.findings)
     if report.verdict is Verdict.BROKEN:
-        parts = [f"{broken} of {len(report.objects)} shared objects do not fit"] if broken else []
-        parts += [f"{grave} findings about the wheel"] if grave else []
+        unfit = counted_of(broken, len(report.objects), "shared object", "does not fit", "do not fit")
+        parts = [unfit] if broken else []
+        parts += [f"{counted(grave, 'finding')} about the wheel"] if grave else []
         output.line(f"verdict: broken: {', '.join(parts)}", style="bad")
     elif report.verdict is Verdict.RISK:
         risky = sum(one.verdict is Verdict.RISK for one in report.objects)
-        words = f"{risky} of {len(report.objects)} shared objects may touch what lies elsewhere"
+        words = f"{counted_of(risky, len(report.objects), 'shared object')} may touch what lies elsewhere"
         output.line(f"verdict: at risk: {words}{_unknown(report)}", style="doubt")
     else:
         fits = f"fits, as far as it is known{_unknown(report)}" if report.unknown else "fits"

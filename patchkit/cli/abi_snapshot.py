@@ -9,6 +9,7 @@ import click
 
 from patchkit.abi.snapshot import TORCH, Snapshot, read_snapshot, snapshot_document
 from patchkit.cli.options import Choice, json_option, tree_options
+from patchkit.counting import counted
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 
@@ -59,7 +60,8 @@ def command(
     if output.machine:
         output.document({"schema": 1, "written": str(output_file), "wheel": snapshot.wheel.title})
     else:
-        output.line(f"{snapshot.wheel.title}: {len(snapshot.wheel.objects)} shared objects, written to {output_file}")
+        objects = counted(len(snapshot.wheel.objects), "shared object")
+        output.line(f"{snapshot.wheel.title}: {objects}, written to {output_file}")
     return ExitStatus.DONE
 
 
@@ -82,5 +84,5 @@ def _pack(directory: Path, snapshots: tuple[Path, ...], output: Output) -> int:
     if output.machine:
         output.document({"schema": 1, "facts": str(directory), "releases": list(releases)})
     else:
-        output.line(f"{directory}: {len(releases)} releases, torch among them: {TORCH in str(releases)}")
+        output.line(f"{directory}: {counted(len(releases), 'release')}, torch among them: {TORCH in str(releases)}")
     return ExitStatus.DONE

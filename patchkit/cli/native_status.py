@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from patchkit.cli.options import json_option
+from patchkit.counting import counted
 from patchkit.errors import ExitStatus
 from patchkit.native.monitor import Sight, Watched, forget, look, segment_directory
 from patchkit.native.settings import settings_document, settings_words
@@ -48,17 +49,17 @@ def sight_document(sight: Sight, *, called: bool) -> dict[str, object]:
 
 def watched_document(one: Watched) -> dict[str, object]:
     """Return a process for JSON."""
-    counted = one.counted
+    seen = one.counted
     return {
-        "pid": counted.pid,
+        "pid": seen.pid,
         "running": one.running,
-        "program": counted.program,
+        "program": seen.program,
         "verdict": one.verdict,
-        "settings": dict(settings_document(counted.settings)),
-        "stage2": {"state": counted.stage2 or "none", "message": counted.message},
-        "threads": counted.threads,
-        "records": {"written": counted.written, "unrecorded": counted.unrecorded},
-        "replace": {"replaced": counted.replaced, "compared": counted.compared, "differed": counted.differed},
+        "settings": dict(settings_document(seen.settings)),
+        "stage2": {"state": seen.stage2 or "none", "message": seen.message},
+        "threads": seen.threads,
+        "records": {"written": seen.written, "unrecorded": seen.unrecorded},
+        "replace": {"replaced": seen.replaced, "compared": seen.compared, "differed": seen.differed},
         "entry_points": [
             {
                 "symbol": symbol.name,
@@ -67,27 +68,28 @@ def watched_document(one: Watched) -> dict[str, object]:
                 "typed": symbol.typed,
                 "calls": symbol.calls,
             }
-            for symbol in counted.symbols
+            for symbol in seen.symbols
         ],
     }
 
 
 def _show(sight: Sight, output: Output) -> None:
     for one in sight.watched:
-        counted = one.counted
+        seen = one.counted
         state = "" if one.running else " (ended)"
-        style = "good" if counted.calls else "doubt"
-        output.line(f"{counted.pid}{state} {one_line(counted.program)}: {one.verdict}", style=style)
-        output.line(f"  {settings_words(counted.settings)}, {counted.threads} threads, {counted.written} records")
-        for symbol in counted.symbols:
+        style = "good" if seen.calls else "doubt"
+        output.line(f"{seen.pid}{state} {one_line(seen.program)}: {one.verdict}", style=style)
+        threads, records = counted(seen.threads, "thread"), counted(seen.written, "record")
+        output.line(f"  {settings_words(seen.settings)}, {threads}, {records}")
+        for symbol in seen.symbols:
             if symbol.way:
                 typed = "typed" if symbol.typed else "counted only"
                 place = f"{one_line(symbol.object)} by {symbol.way}, {typed}"
-                output.line(f"  {one_line(symbol.name[:60])}: {symbol.calls} calls, {place}")
-        if counted.compared or counted.replaced:
-            output.line(f"  replaced {counted.replaced}, compared {counted.compared}, differed {counted.differed}")
-        if counted.message:
-            output.line(f"  {one_line(counted.message)}", style="bad")
+                output.line(f"  {one_line(symbol.name[:60])}: {counted(symbol.calls, 'call')}, {place}")
+        if seen.compared or seen.replaced:
+            output.line(f"  replaced {seen.replaced}, compared {seen.compared}, differed {seen.differed}")
+        if seen.message:
+            output.line(f"  {one_line(seen.message)}", style="bad")
     if not sight.watched:
         output.line("no process has the shim", style="doubt")
     for text in sight.unreadable:

@@ -7,6 +7,7 @@ import time
 import click
 
 from patchkit.cli.options import json_option
+from patchkit.counting import counted
 from patchkit.errors import ExitStatus
 from patchkit.native.monitor import segment_directory
 from patchkit.native.rates import Gauge, Rate
@@ -66,6 +67,6 @@ def _show(rates: tuple[Rate, ...], output: Output) -> None:
         line = f"{rate.pid} {one_line(rate.symbol[:48])}  {rate.calls_per_second:.0f}/s"
         if rate.traced:
             shapes = " ".join("x".join(map(str, shape)) for shape in rate.shapes)
-            line += f"  {rate.device} {rate.median_ns / 1000:.1f} us  q {shapes}  ({rate.lost} records lost)"
+            line += f"  {rate.device} {rate.median_ns / 1000:.1f} us  q {shapes}  ({counted(rate.lost, 'record')} lost)"
         output.line(line)
     output.flush()

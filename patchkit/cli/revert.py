@@ -9,7 +9,8 @@ import click
 
 from patchkit.cli.lost import lost_receipt
 from patchkit.cli.options import Choice, json_option, select_tree, source_date_epoch, timestamp, tree_options
-from patchkit.cli.show import counted, edit_words, result_document, show_plan
+from patchkit.cli.show import edit_words, result_document, show_plan
+from patchkit.counting import counted
 from patchkit.errors import ExitStatus, UsageError
 from patchkit.nearby import misplaced
 from patchkit.output import Output

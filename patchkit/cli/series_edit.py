@@ -9,7 +9,7 @@ import click
 from patchkit.catalogue import one_series
 from patchkit.cli.ground import ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice, command_output
-from patchkit.cli.show import counted
+from patchkit.counting import counted
 from patchkit.editing import edit_ground, make_note, write_work
 from patchkit.quoting import typed
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from patchkit.catalogue import Shelved, patches_words, shelf, take_down
+from patchkit.catalogue import Shelved, shelf, take_down
 from patchkit.cli.options import json_option
+from patchkit.counting import counted
 from patchkit.errors import ExitStatus, PatchkitError
 from patchkit.output import Output
 from patchkit.resources import patches_directory, user_directories
@@ -57,7 +58,8 @@ def _show(origin: str, shelved: Shelved, series: Series | PatchkitError, output:
         output.line(f"{shelved.name} ({origin})  unreadable: {series.what}", style="bad")
         return
     name = f"{series.engine or '(any engine)'}/{series.version}"
-    output.line(f"{name} ({origin}), {patches_words(len(series.entries))}, in {series.directory}", style="head")
+    patches = counted(len(series.entries), "patch", "patches")
+    output.line(f"{name} ({origin}), {patches}, in {series.directory}", style="head")
     if series.on_shipped:
         output.line("  stands on the shipped series")
     releases = _locked(series)

@@ -12,7 +12,7 @@ from patchkit.author import write_lock
 from patchkit.catalogue import is_for, named_series, one_series, take_down
 from patchkit.cli.ground import ground_options, open_grounds, own_patches, writing
 from patchkit.cli.options import Choice, command_output
-from patchkit.cli.show import counted
+from patchkit.counting import counted
 from patchkit.errors import UsageError
 from patchkit.lock import LOCK_NAME
 from patchkit.locking import Relocked, check_released, make_section, relock, render_series, unproven_offsets

@@ -11,7 +11,7 @@ from patchkit.author import refresh_patch, split_series
 from patchkit.catalogue import one_series
 from patchkit.cli.ground import free_work, ground_options, open_ground, patches_option, work_option, writing
 from patchkit.cli.options import Choice, command_output
-from patchkit.cli.show import counted
+from patchkit.counting import counted
 from patchkit.diff.model import Patch
 from patchkit.editing import check_note, edit_ground, edited_files, is_unedited, read_note
 from patchkit.errors import ExitStatus
@@ -72,7 +72,7 @@ def _check_later(series: Series, name: str, artifact: Artifact, output: Output, 
     if again.lock is not None and dict(again.lock.patches).get(name) != entry.patch.sha256:
         output.note(f"the lock is stale, make it anew: {lock_command(series.directory, (artifact.tree,))}")
     if stuck:
-        many = "1 later patch does" if len(stuck) == 1 else f"{len(stuck)} later patches do"
+        many = counted(len(stuck), "later patch does", "later patches do")
         output.note(f"{many} not apply any more; {name} stays as refreshed", style="bad")
         edit = typed("patchkit", "series", "edit", stuck[0].patch, "--bare", "--patches", patches)
         output.next_step(

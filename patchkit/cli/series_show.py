@@ -9,7 +9,7 @@ import click
 
 from patchkit.catalogue import named_series, one_series, shelf, take_down
 from patchkit.cli.options import Choice, json_option, names_a_tree, select_tree, tree_options
-from patchkit.cli.show import counted
+from patchkit.counting import counted
 from patchkit.diff.model import FilePatch
 from patchkit.errors import UsageError
 from patchkit.output import Output

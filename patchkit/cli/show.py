@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from patchkit.counting import counted
 from patchkit.decision import Decision, FileDecision, Outcome
 from patchkit.diff.model import Placement, Verdict
 from patchkit.engine import distribution_of
@@ -57,11 +58,6 @@ def tree_document(tree: TargetTree) -> dict[str, object]:
         "python_version": tree.python_version,
         "evidence": list(tree.evidence),
     }
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def edit_words(plan: Plan) -> str:

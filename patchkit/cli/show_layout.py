@@ -9,7 +9,7 @@ from patchkit.abi.layout import LayoutChange, StructLayout, compare_layouts, is_
 from patchkit.abi.layout_draw import lines, title
 from patchkit.abi.layout_facts import Evidence, layout_document
 from patchkit.cli.reading import require_file
-from patchkit.cli.show import counted
+from patchkit.counting import counted
 from patchkit.errors import UsageError
 from patchkit.output import Output
 from patchkit.pattern import compile_lazily
@@ -115,7 +115,7 @@ def list_types(shown: Sequence[Shown], output: Output) -> None:
     """Write a line for each struct."""
     output.line(f"{shown[0].origin}: {counted(len(shown), 'struct')}", style="head")
     for one in shown:
-        output.line(f"  {one.layout.size:>5} bytes  {one.layout.name}")
+        output.line(f"  {counted(one.layout.size, 'byte ', 'bytes'):>11}  {one.layout.name}")
 
 
 def show_layouts(sources: Sequence[Sequence[Shown]], output: Output) -> None:
@@ -130,9 +130,8 @@ def show_layouts(sources: Sequence[Sequence[Shown]], output: Output) -> None:
         if one.counterpart(sources[0]) is None:
             output.line(f"  not in {sources[0][0].origin}", style="doubt")
         elif not changes:
-            output.line(
-                f"  the same: {one.layout.size} bytes, {counted(len(one.layout.fields), 'field')}", style="good"
-            )
+            size, fields = counted(one.layout.size, "byte"), counted(len(one.layout.fields), "field")
+            output.line(f"  the same: {size}, {fields}", style="good")
 
 
 def _draw(shown: Shown, output: Output) -> None:

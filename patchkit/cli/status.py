@@ -21,6 +21,7 @@ from patchkit.cli.options import (
     typed_request,
 )
 from patchkit.cli.show import layer_lines, status_document, tree_words
+from patchkit.counting import counted, counted_of
 from patchkit.drift import changed_lines
 from patchkit.errors import ExitStatus, TargetError, UsageError, WrongTreeError
 from patchkit.generated import Definitions
@@ -174,7 +175,8 @@ def _asked_lines(receipt: Receipt, definitions: Mapping[str, Definitions]) -> It
 
 def _show_audit(audit: Audit, output: Output) -> None:
     rest = "; not compared: other packages' and installers' files, rows without a hash, files above 4 MiB"
-    words = f"{audit.compared} of {audit.listed} files compared with RECORD, {len(audit.edited)} differ"
+    compared = counted_of(audit.compared, audit.listed, "file")
+    words = f"{compared} compared with RECORD, {counted(len(audit.edited), 'differs', 'differ')}"
     output.line(f"{words}{rest if audit.compared < audit.listed else ''}")
     for path in audit.edited:
         output.line(f"  not as installed: {path}", style="doubt")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from patchkit.catalogue import patches_words
 from patchkit.cli.options import json_option
 from patchkit.cli.show import tree_document, tree_words
+from patchkit.counting import counted
 from patchkit.errors import ExitStatus, PatchkitError
 from patchkit.output import Output
 from patchkit.resources import patches_directory
@@ -69,7 +69,8 @@ def _series_words(series: Series | PatchkitError | None, tree: TargetTree) -> st
         return "none shipped for this release"
     if isinstance(series, PatchkitError):
         return f"unreadable: {series.what}"
-    return f"{tree.engine}/{series.version}, {patches_words(len(series.entries))}{'' if series.lock else ', no lock'}"
+    patches = counted(len(series.entries), "patch", "patches")
+    return f"{tree.engine}/{series.version}, {patches}{'' if series.lock else ', no lock'}"
 
 
 def _document(

@@ -12,11 +12,15 @@ _LONGEST_LINE = 10  # digits of the number of a line
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """Something wrong with a configuration or a Kconfig. `place` is `file:line` or an option; `why` may have lines."""
+    """Something wrong with a configuration or a Kconfig. `place` is `file:line` or an option; `why` may have lines.
+
+    `symbol` is the one that `config why` says more about, "" for none.
+    """
 
     place: str
     what: str
     why: str
+    symbol: str = ""
 
 
 def by_place(fault: Fault) -> tuple[str, int]:

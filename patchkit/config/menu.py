@@ -10,6 +10,7 @@ import kconfiglib as library
 
 from patchkit.config.kconfig import Menu
 from patchkit.config.written import render_dotconfig
+from patchkit.counting import counted
 from patchkit.output import visible
 
 OpenFile = Callable[[str, str], IO[str]]
@@ -121,7 +122,7 @@ def _fitted(lines: Sequence[str]) -> str:
     from textwrap import wrap
 
     broken = [part for line in lines for part in wrap(visible(line), _WIDEST) or [""]]
-    more = [f"... and {len(broken) - _MOST_LINES} more lines"] if len(broken) > _MOST_LINES else []
+    more = [f"... and {counted(len(broken) - _MOST_LINES, 'more line')}"] if len(broken) > _MOST_LINES else []
     return "\n".join([*broken[:_MOST_LINES], *more])
 
 

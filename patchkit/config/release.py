@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from patchkit.version import read_public, read_version
+
 if TYPE_CHECKING:
     from packaging.version import Version
 
@@ -41,26 +43,14 @@ def _order(one: str, other: str) -> int:
     mine, theirs = _parsed(str(one)), _parsed(str(other))
     if mine is None or theirs is None:
         return (mine is not None) - (theirs is not None)
-    (public, local), (their_public, their_local) = mine, theirs
-    if local is None or their_local is None or public != their_public:
+    (whole, public), (their_whole, their_public) = mine, theirs
+    if whole.local is None or their_whole.local is None:
         return (public > their_public) - (public < their_public)
-    whole, their_whole = _whole(str(one)), _whole(str(other))
     return (whole > their_whole) - (whole < their_whole)
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> tuple[Version, str | None] | None:
-    """Return a version without its local part, and that part; None for what is no version."""
-    from packaging.version import Version
-
-    try:
-        version = Version(text)
-    except ValueError:
-        return None
-    return Version(version.public), version.local
-
-
-def _whole(text: str) -> Version:
-    from packaging.version import Version
-
-    return Version(text)
+def _parsed(text: str) -> tuple[Version, Version] | None:
+    """Return a version, and it without its local part; None for what is no version."""
+    whole, public = read_version(text), read_public(text)
+    return None if whole is None or public is None else (whole, public)

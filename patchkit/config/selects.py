@@ -43,7 +43,7 @@ def _fault(symbol: Any, target: Any, condition: Any, requests: Mapping[str, Assi
     place = request.origin if request is not None and active and unmet else place_of(symbol)
     where = "" if place == place_of(symbol) else f" ({place_of(symbol)})"
     what = f"{symbol.name}{where} selects {target.name}, whose dependencies do not follow"
-    return Fault(place=place, what=what, why="\n".join(lines))
+    return Fault(place=place, what=what, why="\n".join(lines), symbol=symbol.name)
 
 
 def implies(one: Any, other: Any) -> bool:

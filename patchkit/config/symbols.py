@@ -26,6 +26,7 @@ from patchkit.config.kconfig_parser import GIVEN
 from patchkit.config.selects import unmet_selects
 from patchkit.config.why import blocks_of, first_block, is_bool, place_of, selectors, words_of
 from patchkit.pattern import compile_lazily
+from patchkit.record import replace
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 KINDS = {
@@ -88,7 +89,7 @@ def resolve(
 
 
 def _cut(fault: Fault) -> Fault:
-    return Fault(place=fault.place, what=cut_words(fault.what), why=cut_words(fault.why))
+    return replace(fault, what=cut_words(fault.what), why=cut_words(fault.why))
 
 
 def read_configuration(menu: Menu, requests: Mapping[str, Assignment]) -> Configuration:
@@ -119,7 +120,7 @@ def _odd_numbers(menu: Menu) -> Iterator[Fault]:
         text = str(symbol.str_value)
         if symbol.orig_type in BASES and _number(symbol, text) is not None and not _DIGITS.fullmatch(text):
             why = f"write {_EXPECTED[symbol.orig_type]}, in ASCII digits and nothing else"
-            yield Fault(place=place_of(symbol), what=f"{symbol.name} is {text!r}", why=why)
+            yield Fault(place=place_of(symbol), what=f"{symbol.name} is {text!r}", why=why, symbol=symbol.name)
 
 
 def _empty_ranges(menu: Menu) -> Iterator[Fault]:
@@ -189,7 +190,7 @@ def _set(menu: Menu, one: Assignment, elsewhere: Mapping[str, str]) -> Fault | N
     if not fits or (decimal is not None and not decimal.takes(one.value)) or not symbol.set_value(one.value):
         expected = decimal.words if fits and decimal is not None else _EXPECTED[symbol.orig_type]
         why = f"{place_of(symbol)}: expected {expected}"
-        return Fault(place=one.origin, what=f"{what}: not a value of this symbol", why=why)
+        return Fault(place=one.origin, what=f"{what}: not a value of this symbol", why=why, symbol=one.symbol)
     if symbol.choice and one.value == "y":
         symbol.choice.set_value(2)
     return None
@@ -209,7 +210,7 @@ def _without_effect(menu: Menu, one: Assignment, usage: Usage) -> Fault | None:
         return None
     why = f"gates that do: {', '.join(f'CONFIG_{gate}' for gate in sorted(usage.gates)) or 'none'}"
     what = f"{written(one)} gates nothing in this series, and nothing reads it"
-    return Fault(place=one.origin, what=what, why=why)
+    return Fault(place=one.origin, what=what, why=why, symbol=one.symbol)
 
 
 def _left_alone(symbol: Any, value: str) -> str:
@@ -237,7 +238,7 @@ def _not_become(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[Faul
             is_now = symbol.str_value or "without a value"
             lines = [line for block in blocks_of(symbol, one.value) for line in words_of(block)]
             what = f"{written(one)} is not what comes of it: it is {is_now}"
-            yield Fault(place=one.origin, what=what, why="\n".join(lines))
+            yield Fault(place=one.origin, what=what, why="\n".join(lines), symbol=one.symbol)
 
 
 def _given_way(menu: Menu, requests: Mapping[str, Assignment]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from patchkit.counting import counted
 from patchkit.diff.model import MAX_BINARY, BinaryHunk, BinaryKind, BinaryPatch
 from patchkit.diff.text import PatchText
 from patchkit.errors import RefusedError
@@ -131,7 +132,7 @@ def _apply_delta(delta: bytes, content: bytes) -> bytes:
     old_size, at = _varint(delta, 0)
     new_size, at = _varint(delta, at)
     if old_size != len(content):
-        raise _delta_error(f"it was made for {old_size} bytes, the file has {len(content)}")
+        raise _delta_error(f"it was made for {counted(old_size, 'byte')}, the file has {len(content)}")
     if new_size > MAX_BINARY:
         raise _delta_error(f"it makes {new_size} bytes, and {MAX_BINARY} is the most")
     parts: list[bytes] = []
@@ -151,7 +152,7 @@ def _apply_delta(delta: bytes, content: bytes) -> bytes:
             raise _delta_error("an instruction of it reaches outside")
         parts.append(part)
     if left:
-        raise _delta_error(f"it makes {new_size - left} bytes instead of {new_size}")
+        raise _delta_error(f"it makes {counted(new_size - left, 'byte')} instead of {new_size}")
     return b"".join(parts)
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
+from patchkit.counting import counted
 from patchkit.diff.model import Hunk, Patch
 from patchkit.diff.text import inflate_patch
 
@@ -87,7 +88,7 @@ def _our_reading(hunk: Hunk) -> _Reading:
 
 def _disagreements(source: str, ours: list[Hunk], theirs: list[_Reading]) -> Iterator[str]:
     if len(ours) != len(theirs):
-        yield f"{source}: {len(ours)} hunks here, {len(theirs)} by unidiff"
+        yield f"{source}: {counted(len(ours), 'hunk')} here, {len(theirs)} by unidiff"
     for hunk, their in zip_longest(ours, theirs):
         if hunk is None:
             yield f"{source}: unidiff has a hunk more: {_range_text(their[0])}"

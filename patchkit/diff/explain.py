@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from patchkit.counting import counted_of
+
 if TYPE_CHECKING:
     from patchkit.diff.image import Image, Sides
 
@@ -31,7 +33,7 @@ def explain_misfit(sides: Sides, image: Image, stated: int) -> str:
     reason = _first_difference(sides, image, place)
     if place == stated:
         return reason
-    return f"{reason}; {same} of {len(sides.old)} lines now at line {place + 1}"
+    return f"{reason}; {counted_of(same, len(sides.old), 'line')} now at line {place + 1}"
 
 
 def _line_endings(sides: Sides, image: Image) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from patchkit.counting import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -62,7 +64,8 @@ def describe_doubt(one: Definition, other: Definition) -> str:
     """Say why it is left open whether two definitions are the same one."""
     while one.parent and other.parent and compare_definitions(one.parent, other.parent) is None:
         one, other = one.parent, other.parent
-    return f"{one.path} is defined {len(_twins(one))} times before and {len(_twins(other))} times here"
+    before, here = counted(len(_twins(one)), "time"), counted(len(_twins(other)), "time")
+    return f"{one.path} is defined {before} before and {here} here"
 
 
 def _twins(definition: Definition) -> list[Definition]:

@@ -7,9 +7,9 @@ import pytest
 from patchkit.abi.facts import WheelFacts
 from patchkit.abi.wheel_name import Destination, audit_name
 
-HERE = Destination(machine="x86_64", python_version="3.11", chosen=True)
-ANY_LINUX = Destination(machine="", python_version="3.11", chosen=True)
-GUESSED = Destination(machine="x86_64", python_version="3.11", chosen=False)
+HERE = Destination(machine="x86_64", glibc="2.36", python_version="3.11", chosen=True)
+ANY_LINUX = Destination(machine="", glibc="2.31", python_version="3.11", chosen=True)
+GUESSED = Destination(machine="x86_64", glibc="", python_version="3.11", chosen=False)
 
 
 def _audited(file: str, *tags: str, destination: Destination = HERE, version: str = "0.6.3+cpu") -> list[str]:
@@ -67,6 +67,32 @@ def test_tags_that_differ_from_those_inside_are_told() -> None:
     assert said.endswith(
         "is tagged cp38-abi3-manylinux1_x86_64, and its WHEEL says cp38-abi3-linux_x86_64: pip goes by the name"
     )
+
+
+@pytest.mark.parametrize(
+    ("platforms", "destination", "said"),
+    [
+        (
+            "manylinux_2_39_x86_64",
+            HERE,
+            "is for glibc 2.39 or newer, and this machine has 2.36",
+        ),
+        (
+            "manylinux_2_34_x86_64",
+            ANY_LINUX,
+            "is for glibc 2.34 or newer, and that system has 2.31",
+        ),
+        ("manylinux_2_39_x86_64.manylinux_2_17_aarch64", HERE, "is for glibc 2.39 or newer, and this machine has 2.36"),
+        ("manylinux_2_36_x86_64", HERE, ""),
+        ("manylinux_2_39_x86_64.manylinux2014_x86_64", HERE, ""),
+        ("manylinux_2_39_x86_64.linux_x86_64", HERE, ""),
+        ("manylinux_2_39_x86_64", GUESSED, ""),
+    ],
+)
+def test_glibc_of_the_tag_is_compared_with_the_systems(platforms: str, destination: Destination, said: str) -> None:
+    name = f"sgl_kernel-0.6.3+cpu-cp38-abi3-{platforms}.whl"
+    expected = [f"platform tag: {name} {said}: pip refuses it (broken)"] if said else []
+    assert _audited(name, destination=destination) == expected
 
 
 def test_another_system_is_any_linux_with_glibc() -> None:

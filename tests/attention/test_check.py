@@ -81,7 +81,7 @@ class Restless:
 
 WRONG: dict[str, tuple[Callable[..., None], str]] = {
     "window off by one": (wide_window, "out: error"),
-    "an element unwritten": (unwritten, "out: NaN in 1 places too many"),
+    "an element unwritten": (unwritten, "out: NaN in 1 place too many"),
     "writes behind the output": (beyond, "wrote outside out"),
     "writes before the output": (before, "wrote outside lse"),
     "changes its inputs": (meddling, "changed its inputs"),

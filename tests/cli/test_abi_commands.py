@@ -102,7 +102,7 @@ class TestCheck:
         assert said.status == 1
         assert "sgl-kernel==9.9.9 against torch==2.8.0 (stored facts) on this machine" in said.out
         assert "torch::jit::parseSchemaOrName(std::string const&, bool)" in said.out
-        assert "verdict: broken: 1 of 1 shared objects do not fit" in said.out
+        assert "verdict: broken: 1 of 1 shared object does not fit" in said.out
         assert "next: pip install torch==2.6.0" in said.out
 
     def test_what_may_be_touched_is_at_risk_and_no_refusal(self, patchkit: Patchkit, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ class TestCheck:
         arguments = ("abi", "check", "--target", "sgl-kernel", "--root", root, "--against", "torch==2.14.1")
         said = patchkit(*arguments)
         assert said.status == 0
-        assert "verdict: at risk: 1 of 1 shared objects may touch what lies elsewhere" in said.out
+        assert "verdict: at risk: 1 of 1 shared object may touch what lies elsewhere" in said.out
         assert "only tensors with symbolic sizes lead there" in said.out
         assert "next: pip install torch==2.13.0  (what it was built with)" in said.out
         document = patchkit(*arguments, "--json").document
@@ -195,7 +195,7 @@ class TestCheck:
         unpacked_wheel(kernel, {"torch/lib/libc10.so": library.read_bytes()}, name="torch", version="2.99")
         said = patchkit("abi", "check", "--target", "sgl-kernel", "--root", kernel)
         assert f"against torch==2.99 (installed in {kernel})" in said.out
-        assert "1 of 2 torch symbols are missing in torch==2.99" in said.out
+        assert "1 of 2 torch symbols is missing in torch==2.99" in said.out
 
     def test_torch_itself_is_nothing_to_check(self, patchkit: Patchkit, tmp_path: Path) -> None:
         library = compile_shared(tmp_path / "made", "libc10.so", "int f(void) { return 0; }\n")
@@ -326,7 +326,7 @@ class TestSnapshot:
     ) -> None:
         file = tmp_path / "k.json"
         said = patchkit("abi", "snapshot", "--target", "sgl-kernel", "--root", kernel, "-o", file)
-        assert said.out == f"sgl-kernel==9.9.9: 1 shared objects, written to {file}\n"
+        assert said.out == f"sgl-kernel==9.9.9: 1 shared object, written to {file}\n"
         assert json.loads(file.read_text())["schema"] == 1
         document = patchkit("abi", "matrix", "--engines", file, "--torch", "2.6.0,2.8.0", "--json").document
         assert [len(cell["missing"]) for cell in document["rows"][0]["cells"]] == [0, 1]

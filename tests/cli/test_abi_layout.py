@@ -109,7 +109,7 @@ def test_a_library_is_compared_with_a_header(library: Path, patchkit: Patchkit) 
     header.write_text(HEADER.replace("char *name;", "char flag; char *name; int more;"))
     said = patchkit("abi", "layout", "call", "--library", str(library), "--header", str(header), "--compiler", "gcc")
     assert said.status == 1
-    assert "  call.flag: added: not there -> 1 bytes at offset 4" in said.out.splitlines()
+    assert "  call.flag: added: not there -> 1 byte at offset 4" in said.out.splitlines()
 
 
 def test_a_header_is_drawn(library: Path, patchkit: Patchkit) -> None:

@@ -321,6 +321,18 @@ class TestRevert:
             assert (root / "vllm/layers/attention.py").read_bytes() == MODULE
             assert (root / "vllm/engine.py").read_bytes() == CHANGED
 
+    def test_layer_of_which_nothing_is_left_is_named(
+        self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
+    ) -> None:
+        back = tmp_path / "back.diff"
+        back.write_text(DIFF.replace("-RATE = 1", "-RATE = 2").replace("+RATE = 2", "+RATE = 1"))
+        words = "layer 2 back.diff is out too: the tree has all of it already"
+        for option in ((), ("--json",)):
+            patchkit("apply", "--root", root, "--patch", patch, "--patch", back)
+            said = patchkit("revert", "--root", root, "--layer", "1", *option)
+            assert said.document["warnings"] == [words] if option else f"warning: {words}\n" in said.err
+            assert patchkit("status", "--root", root, "--json").document["layers"] == []
+
     def test_refused_when_an_upper_layer_needs_it(
         self, patchkit: Patchkit, root: Path, patch: Path, tmp_path: Path
     ) -> None:

@@ -282,7 +282,7 @@ def test_set_is_seen_while_it_runs_and_top_shows_it(running: int, surroundings: 
 def test_what_is_set_for_another_mode_is_said_to_be(running: int, surroundings: dict[str, str]) -> None:
     words = "qk_scale 0.5 (for mode transform)"
     assert native("set", "qk_scale=0.5", **surroundings).out == f"{running}: mode count, {words}\n"
-    assert f"  mode count, {words}, 1 threads, " in native("status", **surroundings).out
+    assert f"  mode count, {words}, 1 thread, " in native("status", **surroundings).out
     assert native("set", "mode=transform", **surroundings).out == f"{running}: mode transform, qk_scale 0.5\n"
 
 

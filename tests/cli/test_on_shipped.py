@@ -284,11 +284,15 @@ def test_gate_of_the_shipped_kconfig_is_known_beside_a_kconfig_of_its_own(
     assert "`Config: FASTER`: the Kconfig does not define FASTER" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("toggle", ["select", "guard"])
 @pytest.mark.parametrize("command", ["plan", "apply"])
 def test_refusal_names_the_toggle_below_that_takes_the_lines_out(
-    command: str, shipped: Path, wheel: Path, root: Path, capsys: pytest.CaptureFixture[str]
+    command: str, toggle: str, shipped: Path, wheel: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert shipped.is_dir()
+    if toggle == "guard":
+        gated = shipped / "0002-fast.patch"
+        gated.write_text(SHIPPED[gated.name].replace("Config: FAST", "Config: FAST\nToggle: guard"))
+        _run("series", "lock", "vllm/0.6.3", "--artifact", wheel)
     series = _begun(wheel, lambda text: text.replace("# fast\n", "# fast, and ours\n"))
     capsys.readouterr()
     _run(command, "--root", root, "--patches", series, status=1)
@@ -430,7 +434,7 @@ def test_refusal_of_a_series_that_was_cut_without_the_shipped_one_says_how_to_go
     capsys.readouterr()
     _run("series", "lint", "free", "--artifact", wheel)
     said = capsys.readouterr().out
-    assert "0001-three.patch: warning: does not hold above vllm/0.6.3: vllm/engine.py: 1 of 1 hunks refused" in said
+    assert "0001-three.patch: warning: does not hold above vllm/0.6.3: vllm/engine.py: 1 of 1 hunk refused" in said
     _run("apply", "--root", root)
     for act in ("plan", "apply"):
         capsys.readouterr()

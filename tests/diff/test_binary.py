@@ -57,7 +57,7 @@ def test_all_instructions_of_a_delta_are_followed() -> None:
         (b"\x02\x01\x00", "reaches outside"),
         (b"\x02\x05\x05ab", "reaches outside"),
         (b"\x02\x01\x02ab", "reaches outside"),
-        (b"\x02\x05\x01a", "makes 1 bytes instead of 5"),
+        (b"\x02\x05\x01a", "makes 1 byte instead of 5"),
         (b"\x02\x01\x91\x05", "ends too early"),
         (b"\x02", "ends too early"),
         (b"", "ends too early"),

@@ -48,7 +48,7 @@ def test_another_reading_is_told_with_its_line(fields: dict[str, Any], words: st
 def test_a_lost_hunk_is_told() -> None:
     patch = parse_patch(RAW, source="x")
     lost = replace(patch, files=(replace(patch.files[0], hunks=patch.files[0].hunks[:1]),))
-    assert crosscheck(RAW, lost) == ("x: 1 hunks here, 2 by unidiff", "x: unidiff has a hunk more: -9,1 +9,1")
+    assert crosscheck(RAW, lost) == ("x: 1 hunk here, 2 by unidiff", "x: unidiff has a hunk more: -9,1 +9,1")
     assert len(crosscheck(RAW[: RAW.index(b"@@ -9")], patch)) == 2
 
 
