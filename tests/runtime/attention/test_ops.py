@@ -109,6 +109,47 @@ def test_compiles_without_a_break_forward_and_backward() -> None:
     torch.testing.assert_close(torch.autograd.grad(compiled_out.sum(), tensors), right)
 
 
+def ragged(batch: int) -> Inputs:
+    lengths = tuple(range(2, 2 + batch))
+    return make_inputs(replace(PACKED, query_lengths=lengths, key_lengths=lengths, learned=0), "cpu")
+
+
+def of_tensors(query: Tensor, key: Tensor, value: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    call = Inputs(query=query, key=key, value=value, query_starts=starts, key_starts=starts, max_query=16, max_key=16)
+    return attention(call, PACKED.pattern)
+
+
+def tensors_of(inputs: Inputs) -> tuple[Tensor, ...]:
+    return inputs.query, inputs.key, inputs.value, inputs.query_starts
+
+
+def test_batches_of_any_size_are_compiled_once() -> None:
+    torch._dynamo.reset()
+    frames = []
+
+    def count(graph: Any, _: Any) -> Any:
+        frames.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(of_tensors, fullgraph=True, dynamic=True, backend=count)
+    for batch in range(2, 13):  # more than torch.compile would compile anew
+        call = tensors_of(ragged(batch))
+        torch.testing.assert_close(compiled(*call), of_tensors(*call))
+    assert len(frames) == 1
+
+
+def test_exports_with_a_batch_of_any_size() -> None:
+    class Model(torch.nn.Module):  # type: ignore[misc]  # torch is seen as Any
+        def forward(self, *call: Tensor) -> tuple[Tensor, Tensor]:
+            return of_tensors(*call)
+
+    tokens, ends = torch.export.Dim("tokens"), torch.export.Dim("ends")
+    shapes = {"call": ({0: tokens}, {0: tokens}, {0: tokens}, {0: ends})}
+    exported = torch.export.export(Model(), tensors_of(ragged(3)), dynamic_shapes=shapes).module()
+    call = tensors_of(ragged(5))
+    torch.testing.assert_close(exported(*call), of_tensors(*call))
+
+
 def test_a_slice_and_a_transposed_tensor_are_handled() -> None:
     inputs = make_inputs(replace(PACKED, strided=True), "cpu")
     swapped = inputs.value.transpose(1, 2).contiguous().transpose(1, 2)
