@@ -200,7 +200,7 @@ def packed(**changes: Any) -> Callable[[], object]:
     def call() -> object:
         inputs = make_inputs(PACKED, "cpu")
         made = {name: change(inputs) if callable(change) else change for name, change in changes.items()}
-        return attention(changed(inputs, **made), PACKED.pattern, checks=True)
+        return attention(changed(inputs, **made), PACKED.pattern)
 
     return call
 
@@ -209,7 +209,7 @@ def paged(**changes: Any) -> Callable[[], object]:
     def call() -> object:
         inputs = make_inputs(PAGED, "cpu")
         made = {name: change(inputs) if callable(change) else change for name, change in changes.items()}
-        return attention(changed(inputs, **made), PAGED.pattern, checks=True)
+        return attention(changed(inputs, **made), PAGED.pattern)
 
     return call
 
