@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .autocast import as_written
 from .problem import AttentionError, Inputs, Pattern
 from .reference import sequence_keys
 from .roles import Role, Roles
@@ -82,7 +83,8 @@ def _block_share(query: Tensor, key: Tensor, position: int, pattern: Pattern) ->
     outside = dense & ~pattern.sees(positions, places)
     rows = outside.any(1)
     grouped = query.float().unflatten(1, (key.shape[1], -1))
-    scores = torch.einsum("qhgd,nhd->hgqn", grouped, key.float()) * pattern.scale_for(query.shape[-1])
+    with as_written(key.device.type):
+        scores = torch.einsum("qhgd,nhd->hgqn", grouped, key.float()) * pattern.scale_for(query.shape[-1])
     if pattern.softcap:
         scores = pattern.softcap * torch.tanh(scores / pattern.softcap)
     weights = torch.softmax(scores.masked_fill(~dense, -torch.inf)[:, :, rows], dim=-1)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .autocast import as_written, autocast_dtype, autocasted
 from .problem import BACKWARD, FORWARD, AttentionError, Gradients, Inputs, Pattern, Problem, Saved, describe
 from .registry import Kernel, choose
 from .validate import check_values, checked
@@ -26,7 +27,8 @@ _TENSORS = (
     *("query", "key", "value", "query_starts", "max_query", "max_key", "key_starts", "key_lengths", "block_table"),
     *("anchor_key", "anchor_value"),
 )
-_DIFFERENTIABLE = ("query", "key", "value", "anchor_key", "anchor_value")
+_LEARNED = ("anchor_key", "anchor_value")
+_DIFFERENTIABLE = ("query", "key", "value", *_LEARNED)
 _PATTERN = ("window", "anchors", "causal", "scale", "softcap")
 
 
@@ -37,13 +39,28 @@ def attention(
     here.
 
     `deterministic`: the gradients have the same bits every time. `checks`: the contents of index tensors are checked
-    on a GPU too, which waits for it; on a CPU they always are. Raises AttentionError for what cannot be meant, and where no kernel can.
+    on a GPU too, which waits for it; on a CPU they always are. Under autocast, tensors are cast as for PyTorch's own
+    attention. Raises AttentionError for what cannot be meant, and where no kernel can.
     """
-    call = [getattr(inputs, name) for name in _TENSORS]
+    call = _cast(inputs)
     result: tuple[Tensor, Tensor] = _forward(
         *call, *(getattr(pattern, name) for name in _PATTERN), deterministic, checks
     )
     return result
+
+
+def _cast(inputs: Inputs) -> list[Any]:
+    """Return the arguments of a call as autocast wants them."""
+    call = {name: getattr(inputs, name) for name in _TENSORS}
+    for name in _DIFFERENTIABLE:
+        tensor = call[name]
+        if tensor is None and name in _LEARNED:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise AttentionError(f"{name} is {type(tensor).__name__}, expected a tensor")
+        if (dtype := autocast_dtype(tensor.device.type)) is not None:
+            call[name] = autocasted(tensor, dtype)
+    return list(call.values())
 
 
 def _split(arguments: tuple[Any, ...]) -> tuple[Inputs, Pattern, bool, bool]:
@@ -59,7 +76,9 @@ def _run_forward(*arguments: Any) -> tuple[Tensor, Tensor]:
         check_values(inputs)
     out, lse = _outputs(inputs)
     if out.numel():
-        _kernel_for(describe(inputs, pattern, step=FORWARD)).run(inputs, pattern, out, lse)
+        kernel = _kernel_for(describe(inputs, pattern, step=FORWARD))
+        with as_written(out.device.type):
+            kernel.run(inputs, pattern, out, lse)
     return out, lse
 
 
@@ -95,7 +114,8 @@ def _run_backward(
     )
     if out.numel():
         kernel = _kernel_for(describe(inputs, pattern, step=BACKWARD, deterministic=deterministic))
-        kernel.run(inputs, pattern, saved, _given(inputs, gradients))
+        with as_written(out.device.type):
+            kernel.run(inputs, pattern, saved, _given(inputs, gradients))
     else:
         for gradient in gradients:
             gradient.zero_()

@@ -12,6 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from .autocast import as_written
 from .ops import attention
 from .problem import AttentionError, Inputs, Pattern
 from .reference import replace_tensors
@@ -57,7 +58,8 @@ def route(gate: Tensor, hidden: Tensor, blocks: Blocks, picked: int) -> Tensor:
         shapes = f"gate {list(gate.shape)}, hidden {list(hidden.shape)}"
         raise AttentionError(f"{shapes}: expected [routed heads, hidden size] and [tokens, hidden size]")
     first = torch.tensor(blocks.begin, device=hidden.device, dtype=torch.int64)
-    logits = hidden[first].float() @ gate.float().T
+    with as_written(hidden.device.type):
+        logits = hidden[first].float() @ gate.float().T
     order = logits.argsort(dim=1, descending=True, stable=True)
     chosen = torch.zeros_like(logits, dtype=torch.bool)
     return chosen.scatter_(1, order[:, :picked], True)  # noqa: FBT003 -- torch's signature

@@ -150,6 +150,28 @@ def test_exports_with_a_batch_of_any_size() -> None:
     torch.testing.assert_close(exported(*call), of_tensors(*call))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast_casts_what_comes_in_and_nothing_inside(dtype: torch.dtype) -> None:
+    inputs = make_inputs(PACKED, "cpu")
+    mixed = changed(inputs, value=inputs.value.to(dtype), query=inputs.query.requires_grad_())
+    with pytest.raises(AttentionError, match="value is"):
+        attention(mixed, PACKED.pattern)
+    with torch.autocast("cpu", dtype=dtype):
+        out, _ = attention(mixed, PACKED.pattern)
+        out.sum().backward()
+    cast = {name: getattr(inputs, name).detach().to(dtype).requires_grad_() for name in DIFFERENTIABLE}
+    right, _ = attention(changed(inputs, **cast), PACKED.pattern)
+    right.sum().backward()
+    assert torch.equal(out, right)
+    assert torch.equal(inputs.query.grad, cast["query"].grad.float())
+
+
+def test_autocast_leaves_float64() -> None:
+    inputs = make_inputs(replace(PACKED, dtype="float64"), "cpu")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert attention(inputs, PACKED.pattern)[0].dtype == torch.float64
+
+
 def test_a_slice_and_a_transposed_tensor_are_handled() -> None:
     inputs = make_inputs(replace(PACKED, strided=True), "cpu")
     swapped = inputs.value.transpose(1, 2).contiguous().transpose(1, 2)
@@ -222,6 +244,8 @@ def with_entry(tensor: Tensor | None, place: tuple[int, ...], value: int) -> Ten
 
 
 REFUSED = {
+    "an array": (packed(query=lambda one: one.query.numpy()), "query is ndarray, expected a tensor"),
+    "no values": (packed(value=None), "value is NoneType, expected a tensor"),
     "integers": (packed(query=lambda one: one.query.int()), "query is torch.int32"),
     "mixed dtypes": (packed(value=lambda one: one.value.half()), "value is torch.float16, expected torch.float32"),
     "starts of 64 bits": (packed(query_starts=lambda one: one.query_starts.long()), "query_starts is torch.int64"),
