@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from .autocast import as_written, autocast_dtype, autocasted
 from .problem import BACKWARD, FORWARD, AttentionError, Gradients, Inputs, Pattern, Problem, Saved, describe
@@ -30,6 +31,7 @@ _TENSORS = (
 _LEARNED = ("anchor_key", "anchor_value")
 _DIFFERENTIABLE = ("query", "key", "value", *_LEARNED)
 _PATTERN = ("window", "anchors", "causal", "scale", "softcap")
+_SLOWLY = "or reference.attention_reference, slow, which PyTorch differentiates in every way"
 
 
 def attention(
@@ -40,7 +42,7 @@ def attention(
 
     `deterministic`: the gradients have the same bits every time. `checks`: the contents of index tensors are checked
     on a GPU too, which waits for it; on a CPU they always are. Under autocast, tensors are cast as for PyTorch's own
-    attention. Raises AttentionError for what cannot be meant, and where no kernel can.
+    attention. Raises AttentionError for what cannot be meant, where no kernel can, and for a forward-mode derivative.
     """
     call = _cast(inputs)
     result: tuple[Tensor, Tensor] = _forward(
@@ -50,7 +52,7 @@ def attention(
 
 
 def _cast(inputs: Inputs) -> list[Any]:
-    """Return the arguments of a call as autocast wants them."""
+    """Return the arguments of a call as autocast wants them; refuse those of a forward-mode derivative."""
     call = {name: getattr(inputs, name) for name in _TENSORS}
     for name in _DIFFERENTIABLE:
         tensor = call[name]
@@ -58,6 +60,8 @@ def _cast(inputs: Inputs) -> list[Any]:
             continue
         if not isinstance(tensor, Tensor):
             raise AttentionError(f"{name} is {type(tensor).__name__}, expected a tensor")
+        if unpack_dual(tensor).tangent is not None:  # PyTorch would go on without it
+            raise AttentionError(f"attention has no forward-mode derivative; use backward, {_SLOWLY}")
         if (dtype := autocast_dtype(tensor.device.type)) is not None:
             call[name] = autocasted(tensor, dtype)
     return list(call.values())
@@ -165,6 +169,10 @@ def _differentiate(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -
     )
 
 
+def _differentiate_twice(ctx: Any, *gradients: Tensor | None) -> None:  # noqa: ARG001 -- the operator's signature
+    raise AttentionError(f"attention has no second derivative; leave create_graph off, {_SLOWLY}")
+
+
 _forward: Any = torch.library.custom_op(
     f"{NAMESPACE}::attention", _run_forward, mutates_args=(), schema=f"({_CALL}) -> (Tensor, Tensor)"
 )
@@ -178,3 +186,4 @@ _backward: Any = torch.library.custom_op(
 )
 _backward.register_fake(_fake_backward)
 _forward.register_autograd(_differentiate, setup_context=_save)
+_backward.register_autograd(_differentiate_twice)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from patchkit.attention.case import SHAPES, AttentionCase, make_inputs
 from patchkit.record import replace
@@ -170,6 +171,30 @@ def test_autocast_leaves_float64() -> None:
     inputs = make_inputs(replace(PACKED, dtype="float64"), "cpu")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert attention(inputs, PACKED.pattern)[0].dtype == torch.float64
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own, at its first use
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_forward_mode_derivative_is_refused_and_not_zero(name: str) -> None:
+    inputs = make_inputs(PACKED, "cpu")
+    tensor = getattr(inputs, name)
+
+    def run(moved: Tensor) -> Tensor:
+        return attention(changed(inputs, **{name: moved}), PACKED.pattern)[0]
+
+    with pytest.raises(AttentionError, match="no forward-mode derivative"):
+        torch.func.jvp(run, (tensor,), (tensor,))
+    with forward_ad.dual_level(), pytest.raises(AttentionError, match="no forward-mode derivative"):
+        run(forward_ad.make_dual(tensor, tensor))
+
+
+def test_a_second_derivative_is_refused() -> None:
+    inputs = make_inputs(PACKED, "cpu")
+    query = inputs.query.requires_grad_()
+    out, _ = attention(inputs, PACKED.pattern)
+    (gradient,) = torch.autograd.grad(out.square().sum(), query, create_graph=True)
+    with pytest.raises(AttentionError, match="no second derivative"):
+        gradient.sum().backward()
 
 
 def test_a_slice_and_a_transposed_tensor_are_handled() -> None:
