@@ -200,5 +200,18 @@ def test_what_the_kernels_do_not_know_is_refused(model: Any) -> None:
         sparse.attend(None, one, one, one, None, sliding_window=4)
     with pytest.raises(AttentionError, match="has no dropout"):
         sparse.attend(None, one, one, one, None, dropout=0.1)
-    with pytest.raises(AttentionError, match="given no mask of its own"):
-        sparse.attend(None, one, one, one, None)
+    for mask in (None, torch.zeros(1, 1, 3, 3), torch.ones(1, 1, 3, 3, dtype=torch.int32)):
+        with pytest.raises(AttentionError, match="given no mask of its own"):
+            sparse.attend(None, one, one, one, mask)
+
+
+def test_autocast_trains(model: Any, rows: list[Tensor]) -> None:
+    batch, mask = padded(rows, "right")
+    model.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(batch, attention_mask=mask, labels=batch).loss
+    loss.backward()
+    weight = model.model.layers[0].self_attn.k_proj.weight
+    assert weight.grad.isfinite().all()
+    assert weight.grad.ne(0).any()
+    model.zero_grad()

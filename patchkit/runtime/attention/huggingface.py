@@ -92,6 +92,10 @@ def key_ranges(
     return rows.to(torch.int32)[:, None, None, :]
 
 
+def _is_ours(mask: Tensor) -> bool:
+    return mask.dtype == torch.int32 and mask.shape[1:] in ((1, 1, 1), (1, 1, _PADDED))
+
+
 class _Sparse:
     """The attention function with its pattern and roles."""
 
@@ -116,8 +120,11 @@ class _Sparse:
             raise AttentionError(
                 f"{NAME} has no {', '.join(unknown) or 'dropout'}; load the model with another attention"
             )
-        if attention_mask is None or attention_mask.dim() != 4 or attention_mask.dtype != torch.int32:  # noqa: PLR2004
-            raise AttentionError(f"{NAME} was given no mask of its own; call register() before the model is made")
+        if attention_mask is None or not _is_ours(attention_mask):
+            raise AttentionError(
+                f"{NAME} was given no mask of its own; call register() before the model is made, and give the model"
+                " a padding mask [batch, tokens] or none"
+            )
         pattern = Pattern(
             window=self._pattern.window,
             anchors=self._pattern.anchors,
@@ -203,8 +210,9 @@ def _attend_packed(
         max_query=rows,
         max_key=key.shape[1],
     )
-    out = query.new_zeros(batch, rows, query.shape[2], value.shape[-1])
-    return out.masked_scatter(queries[..., None, None], _run(packed, pattern, roles))
+    found = _run(packed, pattern, roles)
+    out = found.new_zeros(batch, rows, *found.shape[1:])
+    return out.masked_scatter(queries[..., None, None], found)
 
 
 def _starts(valid: Tensor) -> Tensor:
