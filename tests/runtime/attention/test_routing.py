@@ -78,6 +78,15 @@ def test_gate_picks_exactly_so_many_by_the_first_token_of_a_block() -> None:
     assert torch.equal(route(gate, others, blocks, 2), picked)
 
 
+def test_autocast_picks_the_same_heads() -> None:
+    inputs, _, hidden, gate = prepared("packed")
+    near = gate[:1] + torch.tensor([[0.0], [1e-4], [2e-4], [3e-4]]) * gate[1:2]
+    blocks = blocks_of(inputs, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = route(near, hidden, blocks, 1)
+    assert torch.equal(cast, route(near, hidden, blocks, 1))
+
+
 def test_equal_logits_pick_the_lower_head() -> None:
     inputs, _, hidden, gate = prepared("packed")
     assert route(torch.zeros_like(gate), hidden, blocks_of(inputs, 64), 2)[0].tolist() == [True, True, False, False]
@@ -114,6 +123,10 @@ class TestTensorParallel:
     def test_a_cut_that_cannot_be_is_refused(self, rank: int, size: int) -> None:
         with pytest.raises(AttentionError):
             Roles.parse("llgg").shard(rank, size)
+
+    def test_a_slice_of_another_layer_is_refused(self) -> None:
+        with pytest.raises(AttentionError, match="kv head 1 is routed in the slice"):
+            Roles.parse("rl").columns_of(Roles.parse("rr"))
 
 
 @pytest.mark.parametrize("text", ["", "lgx", "LG"])
