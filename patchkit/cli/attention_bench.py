@@ -77,15 +77,23 @@ def _command_line() -> str:
 
 def _require_places(picture: Path | None, record: Path | None) -> None:
     """Refuse to measure for minutes what could not be written then."""
-    if picture is not None and not picture.parent.is_dir():
-        raise RefusedError(
-            f"the results could not be written: {picture}", why=f"  there is no directory {picture.parent}"
-        )
     try:
+        if picture is not None:
+            _try_to_write(picture)
         if record is not None:
             record.mkdir(parents=True, exist_ok=True)
+            _try_to_write(record / "a-record.json")
     except OSError as error:
         raise _unwritten(error) from error
+
+
+def _try_to_write(file: Path) -> None:
+    """Raise OSError where a file could not be written; leaves what is there as it is."""
+    there = file.exists()
+    with file.open("ab"):
+        pass
+    if not there:
+        file.resolve().unlink()
 
 
 def _write(results: list[BenchResult], facts: dict[str, object], picture: Path | None, record: Path | None) -> None:
