@@ -79,6 +79,11 @@ def routed_attention(
     routed = roles.heads(Role.ROUTED)
     if routed and (blocks is None or dense is None or dense.shape != (len(blocks.begin), len(routed))):
         raise AttentionError(f"{len(routed)} routed heads need blocks, and dense of the shape [blocks, {len(routed)}]")
+    if blocks is not None and not _belongs(blocks, inputs):
+        tokens = f"{inputs.query.shape[0]} tokens in {inputs.batch} sequences"
+        raise AttentionError(
+            f"the blocks are those of another call, not of {tokens}; blocks_of(inputs, size) makes them"
+        )
     parts: dict[int, tuple[Tensor, Tensor]] = {}
     for heads, seen in ((roles.heads(Role.LOCAL), pattern), (roles.heads(Role.GLOBAL), wide), (routed, pattern)):
         if heads:
@@ -92,6 +97,13 @@ def routed_attention(
                 parts[head] = local_out.index_copy(0, rows, out), local_lse.index_copy(1, rows, lse)
     ordered = [parts[head] for head in range(inputs.kv_heads)]
     return torch.cat([out for out, _ in ordered], dim=1), torch.cat([lse for _, lse in ordered], dim=0)
+
+
+def _belongs(blocks: Blocks, inputs: Inputs) -> bool:
+    """Return whether the blocks may be those of a call, as far as that shows without asking the device."""
+    rows = sum(end - begin for begin, end in zip(blocks.begin, blocks.end, strict=True))
+    last = max(blocks.end, default=0)
+    return rows == last == inputs.query.shape[0] and max(blocks.sequence, default=-1) < inputs.batch
 
 
 def _by_head(heads: tuple[int, ...], state: tuple[Tensor, Tensor]) -> dict[int, tuple[Tensor, Tensor]]:

@@ -143,6 +143,15 @@ def test_routed_heads_without_a_choice_are_refused() -> None:
         routed_attention(inputs, pattern, Roles.parse("llg"))
 
 
+@pytest.mark.parametrize("name", ["decode", "both-sided"])
+def test_blocks_of_another_call_are_refused(name: str) -> None:
+    inputs, pattern, _, _ = prepared("packed")
+    blocks = blocks_of(prepared(name)[0], 16)
+    dense = torch.ones(len(blocks.begin), 4, dtype=torch.bool)
+    with pytest.raises(AttentionError, match="the blocks are those of another call, not of 103 tokens in 2 sequences"):
+        routed_attention(inputs, pattern, Roles.parse("rrrr"), blocks=blocks, dense=dense)
+
+
 @pytest.mark.parametrize(
     ("gate", "hidden"), [((2, 8), (40, 7)), ((2, 8), (5, 8)), ((2, 8), (8,)), ((8,), (40, 8))], ids=str
 )
