@@ -160,6 +160,13 @@ def test_routed_heads_are_refused() -> None:
         register(roles={3: Roles.parse("lr")})
 
 
+def test_roles_and_patterns_that_would_not_be_looked_at_are_refused() -> None:
+    with pytest.raises(AttentionError, match="roles of the layer '0'"):
+        register(roles={"0": Roles.parse("lg")})  # type: ignore[dict-item]
+    with pytest.raises(AttentionError, match="patchkit_sparse is causal"):
+        register(Pattern(causal=False))
+
+
 class TestMask:
     def ranges(self, mask: list[list[int]], **more: Any) -> Tensor:
         from transformers.masking_utils import causal_mask_function

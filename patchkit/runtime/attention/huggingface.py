@@ -31,7 +31,8 @@ def register(pattern: Pattern | None = None, *, roles: Mapping[int, Roles] | Non
     """Register attention and mask with transformers under a name; the pattern's scale and cap come from the model.
 
     `roles`: the roles of the kv heads of some layers, local and global; without, every head is local. Raises
-    AttentionError for a transformers that is too old, and for routed heads, whose gate needs the hidden states.
+    AttentionError for a transformers that is too old, for a both-sided pattern, for layers that are no numbers, and for
+    routed heads, whose gate needs the hidden states.
     """
     import transformers
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
@@ -41,7 +42,11 @@ def register(pattern: Pattern | None = None, *, roles: Mapping[int, Roles] | Non
     if found < FLOOR:
         floor = ".".join(map(str, FLOOR))
         raise AttentionError(f"transformers {transformers.__version__} is too old for {name}: {floor} or newer")
+    if pattern is not None and not pattern.causal:
+        raise AttentionError(f"{name} is causal: models that see both sides ask for masks that it does not know")
     for layer, one in (roles or {}).items():
+        if not isinstance(layer, int):
+            raise AttentionError(f"roles of the layer {layer!r}: a layer is named by its number, from 0 on")
         if one.heads(Role.ROUTED):
             raise AttentionError(
                 f"layer {layer}: routed heads need the layer's hidden states, which are not given here"
