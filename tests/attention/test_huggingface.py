@@ -155,6 +155,14 @@ def test_transformers_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch
         register()
 
 
+@pytest.mark.parametrize("version", ["5.6.0.dev0", "5.10.1", "6.0rc1"])
+def test_newer_transformers_are_taken(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", version)
+    register(name="patchkit_newer")
+
+
 def test_routed_heads_are_refused() -> None:
     with pytest.raises(AttentionError, match="layer 3: routed heads"):
         register(roles={3: Roles.parse("lr")})

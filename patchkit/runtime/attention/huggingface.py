@@ -8,6 +8,7 @@ first key, the number of keys and the slot of the first query of a padded one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +39,7 @@ def register(pattern: Pattern | None = None, *, roles: Mapping[int, Roles] | Non
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    found = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    found = tuple(int(number) for number in re.findall(r"\d+", transformers.__version__)[:2])  # "6.0rc1" is one too
     if found < FLOOR:
         floor = ".".join(map(str, FLOOR))
         raise AttentionError(f"transformers {transformers.__version__} is too old for {name}: {floor} or newer")
