@@ -44,7 +44,8 @@ def command(  # noqa: PLR0913 -- an option each
 ) -> int:
     """Check every kernel, then time it: median and spread, beside the peers, in one process.
 
-    A kernel that is wrong is not timed. On a CPU only PyTorch's own operations are timed. Status 1: a kernel is wrong.
+    A kernel that is wrong is not timed. On a CPU only PyTorch's own operations are timed. Status 1: a kernel is wrong,
+    or one that was asked for by name took no workload.
 
     \b
     Examples:
@@ -64,7 +65,7 @@ def command(  # noqa: PLR0913 -- an option each
         load_peers(peers)
     results = run_bench(names=names, text=text, device=where, calls=calls, seed=seed, tell=output.progress)
     facts = device_facts(where)
-    status = _show(results, facts, output)
+    status = _show(results, facts, output, asked=names)
     _write(results, facts, picture, record)
     return status
 
@@ -113,7 +114,7 @@ def _unwritten(error: OSError) -> RefusedError:
     return RefusedError(f"the results could not be written: {error.filename}", why=f"  {error.strerror}")
 
 
-def _show(results: list[BenchResult], facts: dict[str, object], output: Output) -> int:
+def _show(results: list[BenchResult], facts: dict[str, object], output: Output, *, asked: tuple[str, ...]) -> int:
     from patchkit.attention.report import bench_document, table
 
     if output.machine:
@@ -122,4 +123,6 @@ def _show(results: list[BenchResult], facts: dict[str, object], output: Output) 
         output.line(", ".join(f"{name} {value}" for name, value in facts.items() if value is not None))
         for line, style in table(results):
             output.line(line, style=style)
-    return ExitStatus.REFUSED if any(result.fault for result in results) else ExitStatus.DONE
+    timed = {result.kernel for result in results if result.timing}
+    wrong = any(result.fault for result in results) or not timed.issuperset(asked)
+    return ExitStatus.REFUSED if wrong else ExitStatus.DONE

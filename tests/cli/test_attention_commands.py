@@ -196,6 +196,19 @@ def test_seed_is_a_number_that_can_be_drawn_from(patchkit: Patchkit, command: st
 
 
 @needs_torch
+def test_bench_of_a_kernel_that_takes_no_workload_is_no_success(
+    patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patchkit.attention import benching
+
+    monkeypatch.setattr(benching, "check_cases", lambda _: [])
+    arguments = ("attention", "bench", "--case", "dense", "--device", "cpu", "--calls", "1", "--kernel", "eager")
+    assert patchkit(*arguments).status == 0
+    said = patchkit(*arguments, "--kernel", "cudnn")
+    assert (said.status, "cudnn: needs CUDA" in said.out) == (1, True)
+
+
+@needs_torch
 def test_bench_leaves_out_what_the_check_finds_wrong(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
     from patchkit.attention import benching
 
