@@ -213,6 +213,10 @@ def test_what_the_kernels_do_not_know_is_refused(model: Any) -> None:
     one = torch.zeros(1, 2, 3, 4)
     with pytest.raises(AttentionError, match="has no sliding_window"):
         sparse.attend(None, one, one, one, None, sliding_window=4)
+    with pytest.raises(
+        AttentionError, match="has no cu_seq_lens_q"
+    ):  # packed sequences, that FlashAttention is told of
+        model(torch.ones(1, 4, dtype=torch.int64), cu_seq_lens_q=torch.tensor([0, 2, 4]))
     with pytest.raises(AttentionError, match="has no dropout"):
         sparse.attend(None, one, one, one, None, dropout=0.1)
     for mask in (None, torch.zeros(1, 1, 3, 3), torch.ones(1, 1, 3, 3, dtype=torch.int32)):

@@ -25,7 +25,7 @@ FLOOR = (5, 6)
 """The first transformers whose mask functions are told q_length and q_offset."""
 
 _PADDED = 3  # numbers a row
-_UNKNOWN = ("sliding_window", "s_aux", "position_bias")
+_UNKNOWN = ("sliding_window", "s_aux", "position_bias", "cu_seq_lens_q", "cu_seq_lens_k", "seq_idx")
 
 
 def register(pattern: Pattern | None = None, *, roles: Mapping[int, Roles] | None = None, name: str = NAME) -> None:
