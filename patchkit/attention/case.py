@@ -178,6 +178,7 @@ def _paged(packed: Inputs, case: AttentionCase, generator: torch.Generator) -> I
 
 _SMALL = Pattern(window=24, anchors=5)
 _DENSE = Pattern(window=None)
+_NEGATIVE = Pattern(window=None, scale=-0.3)
 _PRIMES = (89, 1, 0, 61)
 
 # Enough sequences to fill a GPU without splitting keys; few keys each, for the reference's sake.
@@ -258,6 +259,7 @@ SHAPES: tuple[AttentionCase, ...] = (
     ),
     AttentionCase(name="dense causal", query_lengths=(77, 130), key_lengths=(77, 130), pattern=_DENSE),
     AttentionCase(name="dense, equal lengths", query_lengths=(64, 64), key_lengths=(64, 64), pattern=_DENSE),
+    AttentionCase(name="dense, a negative scale", query_lengths=(40,), key_lengths=(40,), pattern=_NEGATIVE),
     AttentionCase(name="keys before the queries", query_lengths=(19, 5), key_lengths=(101, 64)),
     AttentionCase(name="keys that nobody sees hold NaN", query_lengths=(9,), key_lengths=(150,), hidden=True),
     AttentionCase(name="a NaN that some rows see", query_lengths=(120,), key_lengths=(120,), seen=True),

@@ -14,7 +14,7 @@ def prepare(device: str) -> str:
     """Return the device to use ("" asks for CUDA where there is some), with Triton set for it.
 
     Call it before anything of patchkit.runtime is imported: Triton decides at the decorator whether it interprets.
-    Raises RefusedError without torch, or without the device that was asked for.
+    Raises RefusedError without torch, without the device that was asked for, and on a CPU with Triton but no NumPy.
     """
     require_torch()
     import torch
@@ -23,9 +23,19 @@ def prepare(device: str) -> str:
         raise RefusedError("there is no CUDA device here", hint="--device cpu runs what a CPU can run")
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if chosen == "cpu":
+        _require_numpy()
         os.environ["TRITON_INTERPRET"] = "1"
         torch.set_num_threads(1)  # small tensors; more threads would wait for each other
     return chosen
+
+
+def _require_numpy() -> None:
+    if find_spec("triton") is not None and find_spec("numpy") is None:
+        raise RefusedError(
+            "NumPy is not installed",
+            why="  on a CPU Triton's interpreter runs its kernels, and computes in it",
+            hint="pip install numpy into this environment",
+        )
 
 
 def require_torch() -> None:

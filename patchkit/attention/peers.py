@@ -19,18 +19,27 @@ _LARGEST = 1 << 30  # bytes, unpacked
 def pack_peers(directory: Path, *, progress: Callable[[str], None]) -> Path:
     """Fetch the wheel with pip and leave of it the library only, as xz (11 MB of 153); return its path.
 
-    Raises RefusedError where the wheel has no such library, TargetError where pip cannot get it.
+    Raises RefusedError where the wheel has no such library or the directory cannot be written, TargetError where pip
+    cannot get it.
     """
+    packed = directory / f"{LIBRARY}.xz"
+    if packed.is_file():
+        progress(f"{packed} is there already")
+        return packed
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _pack(directory, packed, progress)
+    except OSError as error:
+        raise RefusedError(f"the peers could not be written: {directory}", why=f"  {error}") from error
+    return packed
+
+
+def _pack(directory: Path, packed: Path, progress: Callable[[str], None]) -> None:
     import lzma
     import tempfile
 
     from patchkit.fetch import fetch_distribution
 
-    directory.mkdir(parents=True, exist_ok=True)
-    packed = directory / f"{LIBRARY}.xz"
-    if packed.is_file():
-        progress(f"{packed} is there already")
-        return packed
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         root = fetch_distribution(DISTRIBUTION, SPECIFIER, Path(scratch), progress=progress, python_version=_PYTHON)
         library = root / _WHERE
@@ -40,7 +49,6 @@ def pack_peers(directory: Path, *, progress: Callable[[str], None]) -> Path:
         stage = Path(scratch) / packed.name
         stage.write_bytes(lzma.compress(library.read_bytes(), preset=6))
         stage.replace(packed)
-    return packed
 
 
 def load_peers(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def _result_document(result: BenchResult) -> dict[str, object]:
         "yardstick": result.yardstick,
         "refusal": result.refusal,
         "fault": result.fault,
-        "error": result.error,
+        "error": result.error if math.isfinite(result.error) else None,
         "milliseconds": None if timing is None else round(timing.median, 5),
         "tenth_percentile": None if timing is None else round(timing.low, 5),
         "ninetieth_percentile": None if timing is None else round(timing.high, 5),

@@ -48,7 +48,7 @@ def kernels_named(names: Sequence[str]) -> tuple[Kernel, ...]:
     if not names:
         return load_kernels()[0]
     try:
-        return tuple(kernel_named(name) for name in names)
+        return tuple(kernel_named(name) for name in dict.fromkeys(names))
     except AttentionError as error:
         raise UsageError(str(error)) from error
 

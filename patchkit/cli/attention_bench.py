@@ -44,7 +44,8 @@ def command(  # noqa: PLR0913 -- an option each
 ) -> int:
     """Check every kernel, then time it: median and spread, beside the peers, in one process.
 
-    A kernel that is wrong is not timed. On a CPU only PyTorch's own operations are timed. Status 1: a kernel is wrong.
+    A kernel that is wrong is not timed. On a CPU only PyTorch's own operations are timed. Status 1: a kernel is wrong,
+    or one that was asked for by name took no workload.
 
     \b
     Examples:
@@ -64,7 +65,7 @@ def command(  # noqa: PLR0913 -- an option each
         load_peers(peers)
     results = run_bench(names=names, text=text, device=where, calls=calls, seed=seed, tell=output.progress)
     facts = device_facts(where)
-    status = _show(results, facts, output)
+    status = _show(results, facts, output, asked=names)
     _write(results, facts, picture, record)
     return status
 
@@ -77,15 +78,23 @@ def _command_line() -> str:
 
 def _require_places(picture: Path | None, record: Path | None) -> None:
     """Refuse to measure for minutes what could not be written then."""
-    if picture is not None and not picture.parent.is_dir():
-        raise RefusedError(
-            f"the results could not be written: {picture}", why=f"  there is no directory {picture.parent}"
-        )
     try:
+        if picture is not None:
+            _try_to_write(picture)
         if record is not None:
             record.mkdir(parents=True, exist_ok=True)
+            _try_to_write(record / "a-record.json")
     except OSError as error:
         raise _unwritten(error) from error
+
+
+def _try_to_write(file: Path) -> None:
+    """Raise OSError where a file could not be written; leaves what is there as it is."""
+    there = file.exists()
+    with file.open("ab"):
+        pass
+    if not there:
+        file.resolve().unlink()
 
 
 def _write(results: list[BenchResult], facts: dict[str, object], picture: Path | None, record: Path | None) -> None:
@@ -105,7 +114,7 @@ def _unwritten(error: OSError) -> RefusedError:
     return RefusedError(f"the results could not be written: {error.filename}", why=f"  {error.strerror}")
 
 
-def _show(results: list[BenchResult], facts: dict[str, object], output: Output) -> int:
+def _show(results: list[BenchResult], facts: dict[str, object], output: Output, *, asked: tuple[str, ...]) -> int:
     from patchkit.attention.report import bench_document, table
 
     if output.machine:
@@ -114,4 +123,6 @@ def _show(results: list[BenchResult], facts: dict[str, object], output: Output) 
         output.line(", ".join(f"{name} {value}" for name, value in facts.items() if value is not None))
         for line, style in table(results):
             output.line(line, style=style)
-    return ExitStatus.REFUSED if any(result.fault for result in results) else ExitStatus.DONE
+    timed = {result.kernel for result in results if result.timing}
+    wrong = any(result.fault for result in results) or not timed.issuperset(asked)
+    return ExitStatus.REFUSED if wrong else ExitStatus.DONE

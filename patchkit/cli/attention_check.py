@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from patchkit.cli.options import json_option
-from patchkit.errors import ExitStatus
+from patchkit.errors import ExitStatus, UsageError
 from patchkit.output import Output
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def command(
     from patchkit.attention.here import prepare, require_torch
 
     if compiling:
+        _require_none(kernel=names, dtype=dtypes, case=text, device=device, seed=seed)
         require_torch()
         return _compile(output)
     where = prepare(device or "")
@@ -61,6 +62,16 @@ def command(
             output.progress(f"{result.case.name} ({result.case.dtype})")
         results.append(result)
     return _show(results, where, seed, output, asked=bool(names))
+
+
+def _require_none(**given: object) -> None:
+    """Refuse what chooses cases or kernels beside --compile, which compiles every Triton kernel."""
+    named = [f"--{option}" for option, value in given.items() if value]
+    if named:
+        raise UsageError(
+            f"--compile compiles every Triton kernel, whatever {' and '.join(named)} may be",
+            hint=f"leave out {' and '.join(named)}",
+        )
 
 
 def _show(results: list[CheckResult], device: str, seed: int, output: Output, *, asked: bool) -> int:

@@ -185,6 +185,12 @@ def test_records_are_a_file_per_workload(tmp_path: Path) -> None:
     assert document["results"][1]["milliseconds"] == 1.0
 
 
+def test_an_error_that_is_no_number_is_none_in_json() -> None:
+    wrong = BenchResult(workload="w", step=FORWARD, kernel="k", yardstick=False, fault="wrong", error=float("nan"))
+    text = json.dumps(bench_document([wrong], {}, ""), allow_nan=False)
+    assert json.loads(text)["results"][0]["error"] is None
+
+
 def test_peers_that_are_not_there_are_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="no peers in"):
         load_peers(tmp_path)

@@ -155,9 +155,24 @@ def test_transformers_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch
         register()
 
 
+@pytest.mark.parametrize("version", ["5.6.0.dev0", "5.10.1", "6.0rc1"])
+def test_newer_transformers_are_taken(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", version)
+    register(name="patchkit_newer")
+
+
 def test_routed_heads_are_refused() -> None:
     with pytest.raises(AttentionError, match="layer 3: routed heads"):
         register(roles={3: Roles.parse("lr")})
+
+
+def test_roles_and_patterns_that_would_not_be_looked_at_are_refused() -> None:
+    with pytest.raises(AttentionError, match="roles of the layer '0'"):
+        register(roles={"0": Roles.parse("lg")})  # type: ignore[dict-item]
+    with pytest.raises(AttentionError, match="patchkit_sparse is causal"):
+        register(Pattern(causal=False))
 
 
 class TestMask:
@@ -198,7 +213,24 @@ def test_what_the_kernels_do_not_know_is_refused(model: Any) -> None:
     one = torch.zeros(1, 2, 3, 4)
     with pytest.raises(AttentionError, match="has no sliding_window"):
         sparse.attend(None, one, one, one, None, sliding_window=4)
+    with pytest.raises(
+        AttentionError, match="has no cu_seq_lens_q"
+    ):  # packed sequences, that FlashAttention is told of
+        model(torch.ones(1, 4, dtype=torch.int64), cu_seq_lens_q=torch.tensor([0, 2, 4]))
     with pytest.raises(AttentionError, match="has no dropout"):
         sparse.attend(None, one, one, one, None, dropout=0.1)
-    with pytest.raises(AttentionError, match="given no mask of its own"):
-        sparse.attend(None, one, one, one, None)
+    for mask in (None, torch.zeros(1, 1, 3, 3), torch.ones(1, 1, 3, 3, dtype=torch.int32)):
+        with pytest.raises(AttentionError, match="given no mask of its own"):
+            sparse.attend(None, one, one, one, mask)
+
+
+def test_autocast_trains(model: Any, rows: list[Tensor]) -> None:
+    batch, mask = padded(rows, "right")
+    model.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(batch, attention_mask=mask, labels=batch).loss
+    loss.backward()
+    weight = model.model.layers[0].self_attn.k_proj.weight
+    assert weight.grad.isfinite().all()
+    assert weight.grad.ne(0).any()
+    model.zero_grad()

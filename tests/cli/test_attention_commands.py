@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from patchkit.errors import RefusedError
 from tests.cli.said import Patchkit
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -46,6 +47,22 @@ def test_without_torch_it_says_what_to_install(
 
 
 @needs_torch
+def test_without_numpy_triton_could_not_interpret(patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("patchkit.attention.here.find_spec", lambda name: None if name == "numpy" else find_spec("os"))
+    said = patchkit("attention", "list", "--device", "cpu")
+    assert (said.status, "error: NumPy is not installed" in said.err) == (1, True)
+
+
+def test_peers_that_cannot_be_written_are_said_before_they_are_fetched(
+    patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("patchkit.fetch.fetch_distribution", lambda *_, **__: pytest.fail("it fetched"))
+    (tmp_path / "file").write_text("no directory")
+    said = patchkit("attention", "peers", "file/peers")
+    assert (said.status, "error: the peers could not be written: file/peers" in said.err) == (1, True)
+
+
+@needs_torch
 class TestCheck:
     ONE = ("attention", "check", "--kernel", "eager", "--dtype", "float32", "--case", "one token")
 
@@ -71,6 +88,14 @@ class TestCheck:
         assert said.status == 2
         assert "error: no case has 'no such case' in its name" in said.err
         assert "next: `patchkit attention check` without --case names each as it runs" in said.err
+
+    def test_a_kernel_named_twice_is_checked_once(self, patchkit: Patchkit) -> None:
+        assert patchkit(*self.ONE, "--kernel", "eager").out == patchkit(*self.ONE).out
+
+    def test_what_chooses_cases_says_nothing_to_the_compiler(self, patchkit: Patchkit) -> None:
+        said = patchkit("attention", "check", "--compile", "--kernel", "eager", "--case", "one token")
+        assert said.status == 2
+        assert "next: leave out --kernel and --case" in said.err
 
     def test_device_that_is_not_there(self, patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -105,15 +130,46 @@ def test_bench_writes_table_picture_and_records(
 
 
 @needs_torch
-@pytest.mark.parametrize("option", ["--plot", "--record"])
+@pytest.mark.parametrize(
+    ("option", "place"),
+    [
+        ("--plot", "file/out.svg"),
+        ("--record", "file/out.svg"),
+        ("--plot", ""),
+        ("--plot", "link.svg"),
+        ("--plot", "/proc/out.svg"),
+        ("--record", "/proc"),
+    ],
+)
 def test_bench_finds_a_place_that_cannot_be_written_before_it_measures(
-    patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+    patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, place: str
 ) -> None:
     monkeypatch.setattr("patchkit.attention.benching.run_bench", lambda **_: pytest.fail("it measured"))
     (tmp_path / "file").write_text("no directory")
-    said = patchkit("attention", "bench", "--case", "dense", "--device", "cpu", option, "file/out.svg")
+    (tmp_path / "link.svg").symlink_to("gone/out.svg")
+    said = patchkit("attention", "bench", "--case", "dense", "--device", "cpu", option, place)
     assert said.status == 1
     assert "the results could not be written: " in said.err
+
+
+@needs_torch
+def test_bench_leaves_a_place_as_it_is_before_it_measures(
+    patchkit: Patchkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[list[Path]] = []
+
+    def measure(**_: object) -> None:
+        places.append(sorted(tmp_path.iterdir()))
+        raise RefusedError("enough seen")
+
+    monkeypatch.setattr("patchkit.attention.benching.run_bench", measure)
+    (tmp_path / "link.svg").symlink_to("out.svg")
+    (tmp_path / "old.svg").write_text("old")
+    for name in ("new.svg", "link.svg", "old.svg"):
+        said = patchkit("attention", "bench", "--case", "dense", "--device", "cpu", "--plot", name)
+        assert "error: enough seen" in said.err
+    assert places == [[tmp_path / "link.svg", tmp_path / "old.svg"]] * 3
+    assert (tmp_path / "old.svg").read_text() == "old"
 
 
 @needs_torch
@@ -123,6 +179,7 @@ def test_bench_shows_what_it_could_not_write(
     from patchkit.attention import benching
 
     monkeypatch.setattr(benching, "check_cases", lambda _: [])
+    monkeypatch.setattr("patchkit.cli.attention_bench._require_places", lambda *_: None)
     (tmp_path / "out.svg").symlink_to("gone/out.svg")
     said = patchkit("attention", "bench", "--case", "dense", "--device", "cpu", "--calls", "1", "--plot", "out.svg")
     assert said.status == 1
@@ -136,6 +193,19 @@ def test_seed_is_a_number_that_can_be_drawn_from(patchkit: Patchkit, command: st
     said = patchkit("attention", command, "--seed", str(2**70))
     assert said.status == 2
     assert "--seed" in said.err
+
+
+@needs_torch
+def test_bench_of_a_kernel_that_takes_no_workload_is_no_success(
+    patchkit: Patchkit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patchkit.attention import benching
+
+    monkeypatch.setattr(benching, "check_cases", lambda _: [])
+    arguments = ("attention", "bench", "--case", "dense", "--device", "cpu", "--calls", "1", "--kernel", "eager")
+    assert patchkit(*arguments).status == 0
+    said = patchkit(*arguments, "--kernel", "cudnn")
+    assert (said.status, "cudnn: needs CUDA" in said.out) == (1, True)
 
 
 @needs_torch

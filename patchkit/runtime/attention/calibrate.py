@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .autocast import as_written
 from .problem import AttentionError, Inputs, Pattern
 from .reference import sequence_keys
 from .roles import Role, Roles
+from .validate import check_values, checked
 
 THRESHOLD = 0.25
 _BLOCK = 256
@@ -37,7 +39,7 @@ def score_heads(samples: Iterable[Inputs], pattern: Pattern, *, rows: int = 1) -
     """Return a score per kv head of a layer from its queries and keys on sample sequences; `rows` of each are judged.
 
     Sequences should be several windows long: in shorter ones nothing lies outside. Raises AttentionError where no row
-    of any sample has a key outside.
+    of any sample has a key outside, for samples that attention would refuse, and for those that hold NaN.
     """
     if rows < 1:
         raise AttentionError(f"{rows} rows of a sample to judge by: 1 or more")
@@ -48,6 +50,8 @@ def score_heads(samples: Iterable[Inputs], pattern: Pattern, *, rows: int = 1) -
         raise AttentionError("the samples differ in kv heads; score one layer at a time")
     outward = torch.stack([share.topk(min(rows, share.shape[1]), dim=1).values.mean(1) for share in shares]).mean(0)
     everywhere = torch.cat(shares, dim=1).mean(1)
+    if unclear := outward.isnan().nonzero()[:, 0].tolist():
+        raise AttentionError(f"kv heads {', '.join(map(str, unclear))} see NaN in the queries or keys of the samples")
     return tuple(
         HeadScore(head=head, outside=outside, mean=mean)
         for head, (outside, mean) in enumerate(zip(outward.tolist(), everywhere.tolist(), strict=True))
@@ -55,13 +59,20 @@ def score_heads(samples: Iterable[Inputs], pattern: Pattern, *, rows: int = 1) -
 
 
 def roles_from(scores: tuple[HeadScore, ...], *, threshold: float = THRESHOLD) -> Roles:
-    """Return global for the heads whose outward rows look outside by more than the threshold, local for the others."""
+    """Return global for the heads whose outward rows look outside by more than the threshold, local for the others.
+
+    Raises AttentionError for a threshold that is no share.
+    """
+    if not 0 <= threshold <= 1:
+        raise AttentionError(f"a threshold of {threshold}: a share of the softmax, 0 to 1")
     chosen = tuple(Role.GLOBAL if score.outside > threshold else Role.LOCAL for score in scores)
     return Roles(roles=chosen, total=len(chosen))
 
 
 def _outside_shares(inputs: Inputs, pattern: Pattern) -> list[Tensor]:
     """Return, per sequence, [Hkv, rows]: the share outside, for rows that have keys outside."""
+    inputs = checked(inputs, pattern)
+    check_values(inputs)
     starts = inputs.query_starts.tolist()
     found = []
     for sequence in range(inputs.batch):
@@ -82,7 +93,8 @@ def _block_share(query: Tensor, key: Tensor, position: int, pattern: Pattern) ->
     outside = dense & ~pattern.sees(positions, places)
     rows = outside.any(1)
     grouped = query.float().unflatten(1, (key.shape[1], -1))
-    scores = torch.einsum("qhgd,nhd->hgqn", grouped, key.float()) * pattern.scale_for(query.shape[-1])
+    with as_written(key.device.type):
+        scores = torch.einsum("qhgd,nhd->hgqn", grouped, key.float()) * pattern.scale_for(query.shape[-1])
     if pattern.softcap:
         scores = pattern.softcap * torch.tanh(scores / pattern.softcap)
     weights = torch.softmax(scores.masked_fill(~dense, -torch.inf)[:, :, rows], dim=-1)

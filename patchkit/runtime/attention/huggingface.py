@@ -8,6 +8,7 @@ first key, the number of keys and the slot of the first query of a padded one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,24 +25,29 @@ FLOOR = (5, 6)
 """The first transformers whose mask functions are told q_length and q_offset."""
 
 _PADDED = 3  # numbers a row
-_UNKNOWN = ("sliding_window", "s_aux", "position_bias")
+_UNKNOWN = ("sliding_window", "s_aux", "position_bias", "cu_seq_lens_q", "cu_seq_lens_k", "seq_idx")
 
 
 def register(pattern: Pattern | None = None, *, roles: Mapping[int, Roles] | None = None, name: str = NAME) -> None:
     """Register attention and mask with transformers under a name; the pattern's scale and cap come from the model.
 
     `roles`: the roles of the kv heads of some layers, local and global; without, every head is local. Raises
-    AttentionError for a transformers that is too old, and for routed heads, whose gate needs the hidden states.
+    AttentionError for a transformers that is too old, for a both-sided pattern, for layers that are no numbers, and for
+    routed heads, whose gate needs the hidden states.
     """
     import transformers
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    found = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    found = tuple(int(number) for number in re.findall(r"\d+", transformers.__version__)[:2])  # "6.0rc1" is one too
     if found < FLOOR:
         floor = ".".join(map(str, FLOOR))
         raise AttentionError(f"transformers {transformers.__version__} is too old for {name}: {floor} or newer")
+    if pattern is not None and not pattern.causal:
+        raise AttentionError(f"{name} is causal: models that see both sides ask for masks that it does not know")
     for layer, one in (roles or {}).items():
+        if not isinstance(layer, int):
+            raise AttentionError(f"roles of the layer {layer!r}: a layer is named by its number, from 0 on")
         if one.heads(Role.ROUTED):
             raise AttentionError(
                 f"layer {layer}: routed heads need the layer's hidden states, which are not given here"
@@ -92,6 +98,10 @@ def key_ranges(
     return rows.to(torch.int32)[:, None, None, :]
 
 
+def _is_ours(mask: Tensor) -> bool:
+    return mask.dtype == torch.int32 and mask.shape[1:] in ((1, 1, 1), (1, 1, _PADDED))
+
+
 class _Sparse:
     """The attention function with its pattern and roles."""
 
@@ -116,8 +126,11 @@ class _Sparse:
             raise AttentionError(
                 f"{NAME} has no {', '.join(unknown) or 'dropout'}; load the model with another attention"
             )
-        if attention_mask is None or attention_mask.dim() != 4 or attention_mask.dtype != torch.int32:  # noqa: PLR2004
-            raise AttentionError(f"{NAME} was given no mask of its own; call register() before the model is made")
+        if attention_mask is None or not _is_ours(attention_mask):
+            raise AttentionError(
+                f"{NAME} was given no mask of its own; call register() before the model is made, and give the model"
+                " a padding mask [batch, tokens] or none"
+            )
         pattern = Pattern(
             window=self._pattern.window,
             anchors=self._pattern.anchors,
@@ -203,8 +216,9 @@ def _attend_packed(
         max_query=rows,
         max_key=key.shape[1],
     )
-    out = query.new_zeros(batch, rows, query.shape[2], value.shape[-1])
-    return out.masked_scatter(queries[..., None, None], _run(packed, pattern, roles))
+    found = _run(packed, pattern, roles)
+    out = found.new_zeros(batch, rows, *found.shape[1:])
+    return out.masked_scatter(queries[..., None, None], found)
 
 
 def _starts(valid: Tensor) -> Tensor:

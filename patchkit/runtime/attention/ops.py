@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
+from .autocast import as_written, autocast_dtype, autocasted
 from .problem import BACKWARD, FORWARD, AttentionError, Gradients, Inputs, Pattern, Problem, Saved, describe
 from .registry import Kernel, choose
 from .validate import check_values, checked
@@ -26,8 +28,10 @@ _TENSORS = (
     *("query", "key", "value", "query_starts", "max_query", "max_key", "key_starts", "key_lengths", "block_table"),
     *("anchor_key", "anchor_value"),
 )
-_DIFFERENTIABLE = ("query", "key", "value", "anchor_key", "anchor_value")
+_LEARNED = ("anchor_key", "anchor_value")
+_DIFFERENTIABLE = ("query", "key", "value", *_LEARNED)
 _PATTERN = ("window", "anchors", "causal", "scale", "softcap")
+_SLOWLY = "or reference.attention_reference, slow, which PyTorch differentiates in every way"
 
 
 def attention(
@@ -37,13 +41,30 @@ def attention(
     here.
 
     `deterministic`: the gradients have the same bits every time. `checks`: the contents of index tensors are checked
-    too, which waits for the device. Raises AttentionError for what cannot be meant, and where no kernel can.
+    on a GPU too, which waits for it; on a CPU they always are. Under autocast, tensors are cast as for PyTorch's own
+    attention. Raises AttentionError for what cannot be meant, where no kernel can, and for a forward-mode derivative.
     """
-    call = [getattr(inputs, name) for name in _TENSORS]
+    call = _cast(inputs)
     result: tuple[Tensor, Tensor] = _forward(
         *call, *(getattr(pattern, name) for name in _PATTERN), deterministic, checks
     )
     return result
+
+
+def _cast(inputs: Inputs) -> list[Any]:
+    """Return the arguments of a call as autocast wants them; refuse those of a forward-mode derivative."""
+    call = {name: getattr(inputs, name) for name in _TENSORS}
+    for name in _DIFFERENTIABLE:
+        tensor = call[name]
+        if tensor is None and name in _LEARNED:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise AttentionError(f"{name} is {type(tensor).__name__}, expected a tensor")
+        if unpack_dual(tensor).tangent is not None:  # PyTorch would go on without it
+            raise AttentionError(f"attention has no forward-mode derivative; use backward, {_SLOWLY}")
+        if (dtype := autocast_dtype(tensor.device.type)) is not None:
+            call[name] = autocasted(tensor, dtype)
+    return list(call.values())
 
 
 def _split(arguments: tuple[Any, ...]) -> tuple[Inputs, Pattern, bool, bool]:
@@ -55,11 +76,13 @@ def _split(arguments: tuple[Any, ...]) -> tuple[Inputs, Pattern, bool, bool]:
 def _run_forward(*arguments: Any) -> tuple[Tensor, Tensor]:
     inputs, pattern, _, checks = _split(arguments)
     inputs = checked(inputs, pattern)
-    if checks:
+    if checks or inputs.query.device.type == "cpu":  # there is no device to wait for
         check_values(inputs)
     out, lse = _outputs(inputs)
     if out.numel():
-        _kernel_for(describe(inputs, pattern, step=FORWARD)).run(inputs, pattern, out, lse)
+        kernel = _kernel_for(describe(inputs, pattern, step=FORWARD))
+        with as_written(out.device.type):
+            kernel.run(inputs, pattern, out, lse)
     return out, lse
 
 
@@ -95,7 +118,8 @@ def _run_backward(
     )
     if out.numel():
         kernel = _kernel_for(describe(inputs, pattern, step=BACKWARD, deterministic=deterministic))
-        kernel.run(inputs, pattern, saved, _given(inputs, gradients))
+        with as_written(out.device.type):
+            kernel.run(inputs, pattern, saved, _given(inputs, gradients))
     else:
         for gradient in gradients:
             gradient.zero_()
@@ -145,6 +169,10 @@ def _differentiate(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -
     )
 
 
+def _differentiate_twice(ctx: Any, *gradients: Tensor | None) -> None:  # noqa: ARG001 -- the operator's signature
+    raise AttentionError(f"attention has no second derivative; leave create_graph off, {_SLOWLY}")
+
+
 _forward: Any = torch.library.custom_op(
     f"{NAMESPACE}::attention", _run_forward, mutates_args=(), schema=f"({_CALL}) -> (Tensor, Tensor)"
 )
@@ -158,3 +186,4 @@ _backward: Any = torch.library.custom_op(
 )
 _backward.register_fake(_fake_backward)
 _forward.register_autograd(_differentiate, setup_context=_save)
+_backward.register_autograd(_differentiate_twice)

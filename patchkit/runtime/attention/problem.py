@@ -87,23 +87,27 @@ class Inputs:
 
     @property
     def batch(self) -> int:
-        """The number of sequences."""
-        return int(self.query_starts.shape[0]) - 1
+        """The number of sequences; symbolic where torch.compile keeps it dynamic, as are the three below."""
+        batch: int = self.query_starts.shape[0] - 1
+        return batch
 
     @property
     def heads(self) -> int:
         """H."""
-        return int(self.query.shape[1])
+        heads: int = self.query.shape[1]
+        return heads
 
     @property
     def kv_heads(self) -> int:
         """Hkv."""
-        return int(self.key.shape[-2])
+        heads: int = self.key.shape[-2]
+        return heads
 
     @property
     def learned(self) -> int:
         """L; 0 without learned anchors."""
-        return 0 if self.anchor_key is None else int(self.anchor_key.shape[1])
+        learned: int = 0 if self.anchor_key is None else self.anchor_key.shape[1]
+        return learned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from .problem import Gradients, Inputs, Pattern
+from .problem import AttentionError, Gradients, Inputs, Pattern
 
 
 def attention_reference(
@@ -23,7 +23,8 @@ def attention_reference(
 ) -> tuple[Tensor, Tensor]:
     """Return out [R, H, Dv] and lse [H, R] of some rows of the query (all without `rows`), in `dtype` or the query's.
 
-    What a row sees is converted before anything is computed. Autograd passes through it.
+    What a row sees is converted before anything is computed. Autograd passes through it. Raises AttentionError for a
+    row that no sequence has.
     """
     query_starts: list[int] = inputs.query_starts.tolist()
     dtype = dtype or inputs.query.dtype
@@ -31,6 +32,8 @@ def attention_reference(
     ends = query_starts[1:]
     outs, sums = [], []
     for row in wanted:
+        if not 0 <= row < query_starts[-1]:
+            raise AttentionError(f"row {row} of {query_starts[-1]}")
         sequence = next(b for b, end in enumerate(ends) if row < end)
         key, value = sequence_keys(inputs, sequence)
         position = row - ends[sequence] + key.shape[0]
@@ -53,7 +56,7 @@ def sequence_keys(inputs: Inputs, sequence: int) -> tuple[Tensor, Tensor]:
     """Return the keys [n, Hkv, D] and values [n, Hkv, Dv] of a sequence, gathered where they lie in pages."""
     if inputs.block_table is None or inputs.key_lengths is None:
         if inputs.key_starts is None:
-            raise ValueError("packed keys need key_starts, paged keys block_table and key_lengths")
+            raise AttentionError("packed keys need key_starts, paged keys block_table and key_lengths")
         start, end = inputs.key_starts[sequence : sequence + 2].tolist()
         return inputs.key[start:end], inputs.value[start:end]
     length, size = int(inputs.key_lengths[sequence]), inputs.key.shape[1]
@@ -124,18 +127,23 @@ def replace_tensors(inputs: Inputs, tensors: dict[str, Tensor]) -> Inputs:
 def merge_states(out: Tensor, lse: Tensor, other_out: Tensor, other_lse: Tensor) -> tuple[Tensor, Tensor]:
     """Return the state over both sets of keys: out [T, H, Dv] and lse [H, T], from the states over each of them.
 
-    With w = exp(lse - merged lse): out = w * out + w' * other_out. Two empty states give an empty one; an empty state
-    adds nothing whatever its out holds. Autograd passes through it.
+    With w = exp(lse - merged lse): out = w * out + w' * other_out, rounded once. Two empty states give an empty one; an
+    empty state adds nothing whatever its out holds. Autograd passes through it. Raises AttentionError where the shapes
+    are others.
     """
+    if out.shape != other_out.shape or {lse.shape, other_lse.shape} != {(out.shape[1], out.shape[0])}:
+        shapes = ", ".join(str(list(one.shape)) for one in (out, lse, other_out, other_lse))
+        raise AttentionError(f"states of the shapes {shapes}: expected [T, H, Dv] and [H, T] of the same rows")
     empty, other_empty = lse == -torch.inf, other_lse == -torch.inf
     merged = torch.where(  # the gradient of logaddexp at two -inf is NaN
         empty & other_empty, -torch.inf, torch.logaddexp(lse.masked_fill(empty & other_empty, 0.0), other_lse)
     )
-    return _share(out, lse, merged) + _share(other_out, other_lse, merged), merged
+    whole = _share(out, lse, merged) + _share(other_out, other_lse, merged)
+    return whole.to(torch.promote_types(out.dtype, other_out.dtype)), merged
 
 
 def _share(out: Tensor, lse: Tensor, merged: Tensor) -> Tensor:
-    """Return exp(lse - merged) * out, and 0 for an empty state."""
+    """Return exp(lse - merged) * out in the wider of their dtypes, and 0 for an empty state."""
     empty = lse == -torch.inf
     weight = torch.exp(lse.masked_fill(empty, 0.0) - merged.masked_fill(empty, 0.0)).masked_fill(empty, 0.0)
-    return weight.T[..., None].to(out.dtype) * out.masked_fill(empty.T[..., None], 0.0)
+    return weight.T[..., None] * out.masked_fill(empty.T[..., None], 0.0)

@@ -60,9 +60,12 @@ class Roles:
 
     def columns_of(self, part: Roles) -> tuple[int, ...]:
         """Return where the routed heads of a slice stand among those of this layer: its columns of what the gate
-        says.
+        says. Raises AttentionError for a slice of another layer.
         """
         columns = {head: column for column, head in enumerate(self.global_heads(Role.ROUTED))}
+        foreign = sorted(set(part.global_heads(Role.ROUTED)) - set(columns))
+        if foreign:
+            raise AttentionError(f"kv head {foreign[0]} is routed in the slice, but not in the layer")
         return tuple(columns[head] for head in part.global_heads(Role.ROUTED))
 
 

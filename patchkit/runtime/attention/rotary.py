@@ -17,6 +17,7 @@ from torch import Tensor
 from .problem import AttentionError
 
 BASE = 10000.0
+_NO_POSITIONS = (torch.bool, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,9 +35,16 @@ class Rotary:
     table_dtype: torch.dtype = torch.float32
 
     def tables(self, positions: Tensor, *, offset: int | Tensor = 0) -> tuple[Tensor, Tensor]:
-        """Return cos and sin [..., dim / 2] of positions [...] int, each moved by the offset."""
-        if self.dim % 2 or self.dim < 0:
-            raise AttentionError(f"rotary turns pairs of dimensions, not {self.dim}")
+        """Return cos and sin [..., dim / 2] of positions [...] int, each moved by the offset (a number, or one each).
+
+        Raises AttentionError for what is no rotation, and for positions of a dtype that does not hold them.
+        """
+        _check_rotary(self)
+        if positions.dtype in _NO_POSITIONS:
+            raise AttentionError(f"positions are {positions.dtype}, which cannot count tokens; expected integers")
+        if isinstance(offset, Tensor) and offset.shape not in ((), positions.shape):
+            shapes = f"of the shape {list(offset.shape)} for positions of {list(positions.shape)}"
+            raise AttentionError(f"an offset {shapes}: one number, or one for each position")
         if not positions.is_floating_point():
             positions = positions.long()  # 8 or 16 bits may not hold the sum
         steps = torch.arange(0, self.dim, 2, dtype=self.angle_dtype, device=positions.device)
@@ -45,8 +53,19 @@ class Rotary:
         return angles.cos().to(self.table_dtype), angles.sin().to(self.table_dtype)
 
 
+def _check_rotary(rotary: Rotary) -> None:
+    if rotary.dim % 2 or rotary.dim < 0:
+        raise AttentionError(f"rotary turns pairs of dimensions, not {rotary.dim}")
+    if not rotary.base > 0:
+        raise AttentionError(f"rotary has a base of {rotary.base}: a positive number")
+    for name in ("angle_dtype", "table_dtype"):
+        if not getattr(rotary, name).is_floating_point:
+            raise AttentionError(f"{name} is {getattr(rotary, name)}: a floating-point dtype")
+
+
 def apply_rotary(heads: Tensor, positions: Tensor, rotary: Rotary, *, offset: int | Tensor = 0) -> Tensor:
-    """Return heads [T, H, D], turned to positions [T] + offset, in their dtype."""
+    """Return heads [T, H, D], turned to positions [T] + offset, in their dtype. Raises AttentionError."""
+    _check_heads("heads", heads)
     width = heads.shape[-1]
     if rotary.dim > width:
         raise AttentionError(f"rotary turns {rotary.dim} dimensions, a head has {width}")
@@ -75,10 +94,17 @@ def rerotate(keys: Tensor, delta: int | Tensor, rotary: Rotary) -> Tensor:
 def scale_queries(query: Tensor, factor: float | Tensor) -> Tensor:
     """Return query [T, H, D] times a factor (a number, or one per head [H]): scores are scaled by it before a soft cap.
 
-    The same as a softmax scale times the factor, but per head, and under kernels whose scale is one number.
+    The same as a softmax scale times the factor, but per head, and under kernels whose scale is one number. Raises
+    AttentionError.
     """
+    _check_heads("query", query)
     if isinstance(factor, Tensor):
         if factor.shape != (query.shape[1],):
             raise AttentionError(f"a factor per head has the shape [{query.shape[1]}], not {list(factor.shape)}")
         factor = factor[:, None]
-    return (query.float() * factor).to(query.dtype)
+    return (query.to(torch.promote_types(torch.float32, query.dtype)) * factor).to(query.dtype)
+
+
+def _check_heads(name: str, heads: Tensor) -> None:
+    if heads.dim() != 3 or not heads.is_floating_point():  # noqa: PLR2004
+        raise AttentionError(f"{name} {list(heads.shape)} of {heads.dtype}: expected floats [tokens, heads, head dim]")

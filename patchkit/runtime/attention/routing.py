@@ -12,6 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from .autocast import as_written
 from .ops import attention
 from .problem import AttentionError, Inputs, Pattern
 from .reference import replace_tensors
@@ -57,7 +58,8 @@ def route(gate: Tensor, hidden: Tensor, blocks: Blocks, picked: int) -> Tensor:
         shapes = f"gate {list(gate.shape)}, hidden {list(hidden.shape)}"
         raise AttentionError(f"{shapes}: expected [routed heads, hidden size] and [tokens, hidden size]")
     first = torch.tensor(blocks.begin, device=hidden.device, dtype=torch.int64)
-    logits = hidden[first].float() @ gate.float().T
+    with as_written(hidden.device.type):
+        logits = hidden[first].float() @ gate.float().T
     order = logits.argsort(dim=1, descending=True, stable=True)
     chosen = torch.zeros_like(logits, dtype=torch.bool)
     return chosen.scatter_(1, order[:, :picked], True)  # noqa: FBT003 -- torch's signature
@@ -77,6 +79,11 @@ def routed_attention(
     routed = roles.heads(Role.ROUTED)
     if routed and (blocks is None or dense is None or dense.shape != (len(blocks.begin), len(routed))):
         raise AttentionError(f"{len(routed)} routed heads need blocks, and dense of the shape [blocks, {len(routed)}]")
+    if blocks is not None and not _belongs(blocks, inputs):
+        tokens = f"{inputs.query.shape[0]} tokens in {inputs.batch} sequences"
+        raise AttentionError(
+            f"the blocks are those of another call, not of {tokens}; blocks_of(inputs, size) makes them"
+        )
     parts: dict[int, tuple[Tensor, Tensor]] = {}
     for heads, seen in ((roles.heads(Role.LOCAL), pattern), (roles.heads(Role.GLOBAL), wide), (routed, pattern)):
         if heads:
@@ -90,6 +97,13 @@ def routed_attention(
                 parts[head] = local_out.index_copy(0, rows, out), local_lse.index_copy(1, rows, lse)
     ordered = [parts[head] for head in range(inputs.kv_heads)]
     return torch.cat([out for out, _ in ordered], dim=1), torch.cat([lse for _, lse in ordered], dim=0)
+
+
+def _belongs(blocks: Blocks, inputs: Inputs) -> bool:
+    """Return whether the blocks may be those of a call, as far as that shows without asking the device."""
+    rows = sum(end - begin for begin, end in zip(blocks.begin, blocks.end, strict=True))
+    last = max(blocks.end, default=0)
+    return rows == last == inputs.query.shape[0] and max(blocks.sequence, default=-1) < inputs.batch
 
 
 def _by_head(heads: tuple[int, ...], state: tuple[Tensor, Tensor]) -> dict[int, tuple[Tensor, Tensor]]:

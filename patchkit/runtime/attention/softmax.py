@@ -18,32 +18,43 @@ def stable_softmax(logits: Tensor, keep: Tensor | None = None) -> Tensor:
     """Return the softmax of logits [..., n] in their dtype; `keep` bool, broadcast to them, masks where it is false.
 
     A logit of -inf is masked too. What is masked has no influence, whatever it holds; a NaN that is kept reaches its
-    row. Raises AttentionError for logits that are no row of floating-point numbers, or a `keep` that is not bool.
+    row. Raises AttentionError for logits that are no row of floating-point numbers, or a `keep` that does not fit them.
     """
     if not logits.dim() or not logits.is_floating_point():
         raise AttentionError(f"logits {list(logits.shape)} of {logits.dtype}: rows of floating-point numbers")
     if keep is not None and keep.dtype != torch.bool:
         raise AttentionError(f"keep is {keep.dtype}, expected torch.bool")
+    if keep is not None and not _fits(keep.shape, logits.shape):
+        raise AttentionError(f"keep {list(keep.shape)} cannot be broadcast to logits {list(logits.shape)}")
     result: Tensor = _StableSoftmax.apply(logits, keep)
     return result
 
 
+def _fits(shape: torch.Size, whole: torch.Size) -> bool:
+    ends = zip(reversed(shape), reversed(whole), strict=False)
+    return len(shape) <= len(whole) and all(one in (1, other) for one, other in ends)
+
+
 class _StableSoftmax(torch.autograd.Function):  # type: ignore[misc]  # torch is seen as Any
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, keep: Tensor | None) -> Tensor:
+    def forward(logits: Tensor, keep: Tensor | None) -> Tensor:
         wide = _widened(logits)
         if keep is not None:
             wide = wide.masked_fill(~keep, -torch.inf)
         if not wide.shape[-1]:
-            shares = wide
+            shares = wide.clone()
         else:
             largest = wide.amax(-1, keepdim=True)
             shares = torch.exp(wide - largest.masked_fill(largest == -torch.inf, 0.0))
             total = shares.sum(-1, keepdim=True)
             shares = shares / total.masked_fill(total == 0, 1.0)
-        result = shares.to(logits.dtype)
-        ctx.save_for_backward(result)
-        return result
+        return shares.to(logits.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:  # noqa: ARG004 -- torch's
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:

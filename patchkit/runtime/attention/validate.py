@@ -151,15 +151,17 @@ def _check_starts(name: str, starts: Tensor, tokens: int, longest: int) -> None:
 
 def _check_pages(table: Tensor, key_lengths: Tensor, inputs: Inputs) -> None:
     pages, size = int(inputs.key.shape[0]), int(inputs.key.shape[1])
-    lengths = key_lengths.tolist()
-    for sequence, (length, row) in enumerate(zip(lengths, table.tolist(), strict=True)):
+    used = []
+    for sequence, length in enumerate(key_lengths.tolist()):
         if not 0 <= length <= inputs.max_key:
             raise AttentionError(f"key_lengths: sequence {sequence} has {length} tokens, not 0 to {inputs.max_key}")
-        used = -(-length // size)
-        if used > len(row):
-            raise AttentionError(f"sequence {sequence}: {length} tokens need {used} pages, block_table has {len(row)}")
-        for place, page in enumerate(row[:used]):
-            if not 0 <= page < pages:
-                raise AttentionError(
-                    f"block_table[{sequence}, {place}] is {page}; the cache has the pages 0 to {pages - 1}"
-                )
+        used.append(-(-length // size))
+        if used[-1] > table.shape[1]:
+            needs = f"{length} tokens need {used[-1]} pages"
+            raise AttentionError(f"sequence {sequence}: {needs}, block_table has {table.shape[1]}")
+    behind = torch.arange(table.shape[1], device=table.device) >= torch.tensor(used, device=table.device)[:, None]
+    wrong = ((table < 0) | (table >= pages)).masked_fill(behind, False)  # noqa: FBT003 -- torch's signature
+    if bool(wrong.any()):
+        sequence, place = wrong.nonzero()[0].tolist()
+        entry = f"block_table[{sequence}, {place}] is {int(table[sequence, place])}"
+        raise AttentionError(f"{entry}; the cache has the pages 0 to {pages - 1}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -100,3 +101,27 @@ def test_no_row_and_samples_of_two_layers_say_nothing_either() -> None:
         score_heads(narrow, PATTERN, rows=0)
     with pytest.raises(AttentionError, match="differ in kv heads"):
         score_heads([*narrow, *wide], PATTERN)
+
+
+def test_samples_with_nan_say_nothing() -> None:
+    (sample,) = list(Retrieval((1,), 3).samples())[:1]
+    sample.key[7, 2] = torch.nan
+    with pytest.raises(AttentionError, match="kv heads 2 see NaN"):
+        score_heads([sample], PATTERN)
+
+
+def test_samples_that_attention_would_refuse_are_refused() -> None:
+    (sample,) = list(Retrieval((1,), 3).samples())[:1]
+    with pytest.raises(AttentionError, match="6 query heads are no multiple of 4 kv heads"):
+        score_heads(
+            [replace(sample, key=sample.key[:, :1].expand(-1, 4, -1), value=sample.value.new_zeros(LENGTH, 4, 8))],
+            PATTERN,
+        )
+    with pytest.raises(AttentionError, match="key_starts runs from 0 to 299"):
+        score_heads([replace(sample, key_starts=sample.key_starts - torch.tensor([0, 1], dtype=torch.int32))], PATTERN)
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 25.0, float("nan")])
+def test_a_threshold_is_a_share(threshold: float) -> None:
+    with pytest.raises(AttentionError, match="a share of the softmax"):
+        roles_from(score_heads(Retrieval((1,), 2).samples(), PATTERN), threshold=threshold)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from patchkit.attention.case import SHAPES, AttentionCase, make_inputs
 from patchkit.record import replace
@@ -109,6 +110,93 @@ def test_compiles_without_a_break_forward_and_backward() -> None:
     torch.testing.assert_close(torch.autograd.grad(compiled_out.sum(), tensors), right)
 
 
+def ragged(batch: int) -> Inputs:
+    lengths = tuple(range(2, 2 + batch))
+    return make_inputs(replace(PACKED, query_lengths=lengths, key_lengths=lengths, learned=0), "cpu")
+
+
+def of_tensors(query: Tensor, key: Tensor, value: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    call = Inputs(query=query, key=key, value=value, query_starts=starts, key_starts=starts, max_query=16, max_key=16)
+    return attention(call, PACKED.pattern)
+
+
+def tensors_of(inputs: Inputs) -> tuple[Tensor, ...]:
+    return inputs.query, inputs.key, inputs.value, inputs.query_starts
+
+
+def test_batches_of_any_size_are_compiled_once() -> None:
+    torch._dynamo.reset()
+    frames = []
+
+    def count(graph: Any, _: Any) -> Any:
+        frames.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(of_tensors, fullgraph=True, dynamic=True, backend=count)
+    for batch in range(2, 13):  # more than torch.compile would compile anew
+        call = tensors_of(ragged(batch))
+        torch.testing.assert_close(compiled(*call), of_tensors(*call))
+    assert len(frames) == 1
+
+
+def test_exports_with_a_batch_of_any_size() -> None:
+    class Model(torch.nn.Module):  # type: ignore[misc]  # torch is seen as Any
+        def forward(self, *call: Tensor) -> tuple[Tensor, Tensor]:
+            return of_tensors(*call)
+
+    tokens, ends = torch.export.Dim("tokens"), torch.export.Dim("ends")
+    shapes = {"call": ({0: tokens}, {0: tokens}, {0: tokens}, {0: ends})}
+    exported = torch.export.export(Model(), tensors_of(ragged(3)), dynamic_shapes=shapes).module()
+    call = tensors_of(ragged(5))
+    torch.testing.assert_close(exported(*call), of_tensors(*call))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast_casts_what_comes_in_and_nothing_inside(dtype: torch.dtype) -> None:
+    inputs = make_inputs(PACKED, "cpu")
+    mixed = changed(inputs, value=inputs.value.to(dtype), query=inputs.query.requires_grad_())
+    with pytest.raises(AttentionError, match="value is"):
+        attention(mixed, PACKED.pattern)
+    with torch.autocast("cpu", dtype=dtype):
+        out, _ = attention(mixed, PACKED.pattern)
+        out.sum().backward()
+    cast = {name: getattr(inputs, name).detach().to(dtype).requires_grad_() for name in DIFFERENTIABLE}
+    right, _ = attention(changed(inputs, **cast), PACKED.pattern)
+    right.sum().backward()
+    assert torch.equal(out, right)
+    assert torch.equal(inputs.query.grad, cast["query"].grad.float())
+
+
+def test_autocast_leaves_float64() -> None:
+    inputs = make_inputs(replace(PACKED, dtype="float64"), "cpu")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert attention(inputs, PACKED.pattern)[0].dtype == torch.float64
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own, at its first use
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_forward_mode_derivative_is_refused_and_not_zero(name: str) -> None:
+    inputs = make_inputs(PACKED, "cpu")
+    tensor = getattr(inputs, name)
+
+    def run(moved: Tensor) -> Tensor:
+        return attention(changed(inputs, **{name: moved}), PACKED.pattern)[0]
+
+    with pytest.raises(AttentionError, match="no forward-mode derivative"):
+        torch.func.jvp(run, (tensor,), (tensor,))
+    with forward_ad.dual_level(), pytest.raises(AttentionError, match="no forward-mode derivative"):
+        run(forward_ad.make_dual(tensor, tensor))
+
+
+def test_a_second_derivative_is_refused() -> None:
+    inputs = make_inputs(PACKED, "cpu")
+    query = inputs.query.requires_grad_()
+    out, _ = attention(inputs, PACKED.pattern)
+    (gradient,) = torch.autograd.grad(out.square().sum(), query, create_graph=True)
+    with pytest.raises(AttentionError, match="no second derivative"):
+        gradient.sum().backward()
+
+
 def test_a_slice_and_a_transposed_tensor_are_handled() -> None:
     inputs = make_inputs(replace(PACKED, strided=True), "cpu")
     swapped = inputs.value.transpose(1, 2).contiguous().transpose(1, 2)
@@ -159,7 +247,7 @@ def packed(**changes: Any) -> Callable[[], object]:
     def call() -> object:
         inputs = make_inputs(PACKED, "cpu")
         made = {name: change(inputs) if callable(change) else change for name, change in changes.items()}
-        return attention(changed(inputs, **made), PACKED.pattern, checks=True)
+        return attention(changed(inputs, **made), PACKED.pattern)
 
     return call
 
@@ -168,7 +256,7 @@ def paged(**changes: Any) -> Callable[[], object]:
     def call() -> object:
         inputs = make_inputs(PAGED, "cpu")
         made = {name: change(inputs) if callable(change) else change for name, change in changes.items()}
-        return attention(changed(inputs, **made), PAGED.pattern, checks=True)
+        return attention(changed(inputs, **made), PAGED.pattern)
 
     return call
 
@@ -181,6 +269,8 @@ def with_entry(tensor: Tensor | None, place: tuple[int, ...], value: int) -> Ten
 
 
 REFUSED = {
+    "an array": (packed(query=lambda one: one.query.numpy()), "query is ndarray, expected a tensor"),
+    "no values": (packed(value=None), "value is NoneType, expected a tensor"),
     "integers": (packed(query=lambda one: one.query.int()), "query is torch.int32"),
     "mixed dtypes": (packed(value=lambda one: one.value.half()), "value is torch.float16, expected torch.float32"),
     "starts of 64 bits": (packed(query_starts=lambda one: one.query_starts.long()), "query_starts is torch.int64"),

@@ -9,7 +9,7 @@ import torch
 
 from patchkit.attention.case import SHAPES, AttentionCase, make_inputs
 from patchkit.record import replace
-from patchkit.runtime.attention.problem import Inputs, Pattern
+from patchkit.runtime.attention.problem import AttentionError, Inputs, Pattern
 from patchkit.runtime.attention.reference import (
     attention_reference,
     gradients_reference,
@@ -177,6 +177,27 @@ class TestMerge:
         assert out.grad is not None
         assert out.grad[:, 0].tolist() == [[0.0] * 4, [1.0] * 4]
         torch.testing.assert_close(lse.grad, torch.tensor([[0.0, 1.0]]))  # exact but for the rounding of sums
+
+    def test_halves_are_rounded_once(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        outs = torch.randn(2, 50, 3, 8, generator=generator).bfloat16()
+        sums = torch.randn(2, 3, 50, generator=generator)
+        merged, _ = merge_states(outs[0], sums[0], outs[1], sums[1])
+        shares = sums.softmax(0).transpose(1, 2)[..., None]
+        assert torch.equal(merged, (shares * outs).sum(0).bfloat16())
+
+    @pytest.mark.parametrize("shape", [(1, 2), (3, 2), (2, 1)], ids=str)
+    def test_states_of_other_rows_are_refused(self, shape: tuple[int, ...]) -> None:
+        out, lse = torch.zeros(3, 2, 4), torch.zeros(2, 3)
+        with pytest.raises(AttentionError, match="of the same rows"):
+            merge_states(out, lse, out, torch.zeros(shape))
+
+
+@pytest.mark.parametrize("row", [-1, 10])
+def test_a_row_of_no_sequence_is_refused(row: int) -> None:
+    case, inputs = inputs_of(query_lengths=(10,), key_lengths=(10,))
+    with pytest.raises(AttentionError, match=f"row {row} of 10"):
+        attention_reference(inputs, case.pattern, rows=[row])
 
 
 def test_sampled_rows_are_rows_of_the_whole() -> None:

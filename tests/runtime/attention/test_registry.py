@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from patchkit.attention.case import AttentionCase, problem_of
+from patchkit.attention.case import AttentionCase, make_inputs, problem_of
 from patchkit.attention.check import check_kernels
+from patchkit.record import replace
 from patchkit.runtime.attention import installed, measured, registry
+from patchkit.runtime.attention.ops import attention
 from patchkit.runtime.attention.problem import BACKWARD, AttentionError, Pattern
+from patchkit.runtime.attention.reference import attention_reference
 from patchkit.runtime.attention.registry import Measurement, choose, kernel_named, load_kernels
 
 DENSE = AttentionCase(
@@ -46,6 +49,16 @@ def test_dense_goes_to_what_is_installed_and_says_so() -> None:
     choice = choose(problem_of(DENSE, "cpu"))
     assert choice.kernel.name == "torch_flash_cpu"
     assert choice.reason == "first that can; nothing measured here"
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+def test_scales_that_are_not_positive_are_not_given_to_what_is_installed(scale: float) -> None:
+    case = replace(DENSE, pattern=Pattern(window=None, scale=scale))
+    choice = choose(problem_of(case, "cpu"))
+    assert choice.kernel.name == "eager"
+    assert {one.kernel: one.refusal for one in choice.verdicts}["torch_flash_cpu"] == "takes positive scales"
+    inputs = make_inputs(case, "cpu")
+    torch.testing.assert_close(attention(inputs, case.pattern), attention_reference(inputs, case.pattern))
 
 
 def test_the_fastest_of_those_measured_here_wins(monkeypatch: pytest.MonkeyPatch) -> None:

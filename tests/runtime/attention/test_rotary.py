@@ -102,6 +102,10 @@ def test_scaled_queries_scale_scores(factor: float | Tensor) -> None:
     torch.testing.assert_close(scaled, expected)
 
 
+def test_scaled_queries_of_float64_keep_their_digits() -> None:
+    assert torch.equal(scale_queries(QUERY.double(), 1 / 3), QUERY.double() * (1 / 3))
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -110,8 +114,15 @@ def test_scaled_queries_scale_scores(factor: float | Tensor) -> None:
         (lambda: apply_rotary(KEY, POSITIONS[:1], Rotary(dim=64)), r"positions of the shape \[1\]"),
         (lambda: apply_rotary(KEY, POSITIONS, Rotary(dim=128)), "turns 128"),
         (lambda: scale_queries(QUERY, torch.ones(3)), r"\[4\]"),
+        (lambda: scale_queries(QUERY.long(), 0.5), "query .* of torch.int64: expected floats"),
+        (lambda: apply_rotary(KEY.long(), POSITIONS, Rotary(dim=64)), "heads .* of torch.int64: expected floats"),
+        (lambda: apply_rotary(KEY[:, 0], POSITIONS, Rotary(dim=64)), r"heads \[96, 64\]"),
+        (lambda: apply_rotary(KEY, POSITIONS.bfloat16(), Rotary(dim=64)), "positions are torch.bfloat16"),
+        (lambda: rerotate(KEY[:1], POSITIONS, Rotary(dim=64)), r"an offset of the shape \[96\] for positions of \[1\]"),
+        (lambda: rerotate(KEY, POSITIONS[:, None], Rotary(dim=64)), r"an offset of the shape \[96, 1\]"),
+        (lambda: apply_rotary(KEY, POSITIONS, Rotary(dim=64, base=0.0)), "a base of 0.0"),
+        (lambda: apply_rotary(KEY, POSITIONS, Rotary(dim=64, angle_dtype=torch.int64)), "angle_dtype is torch.int64"),
     ],
-    ids=["odd", "negative", "one position for all", "too wide", "heads"],
 )
 def test_what_cannot_be_meant_is_refused(call: Callable[[], Tensor], words: str) -> None:
     with pytest.raises(AttentionError, match=words):

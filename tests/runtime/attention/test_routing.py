@@ -78,6 +78,15 @@ def test_gate_picks_exactly_so_many_by_the_first_token_of_a_block() -> None:
     assert torch.equal(route(gate, others, blocks, 2), picked)
 
 
+def test_autocast_picks_the_same_heads() -> None:
+    inputs, _, hidden, gate = prepared("packed")
+    near = gate[:1] + torch.tensor([[0.0], [1e-4], [2e-4], [3e-4]]) * gate[1:2]
+    blocks = blocks_of(inputs, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = route(near, hidden, blocks, 1)
+    assert torch.equal(cast, route(near, hidden, blocks, 1))
+
+
 def test_equal_logits_pick_the_lower_head() -> None:
     inputs, _, hidden, gate = prepared("packed")
     assert route(torch.zeros_like(gate), hidden, blocks_of(inputs, 64), 2)[0].tolist() == [True, True, False, False]
@@ -115,6 +124,10 @@ class TestTensorParallel:
         with pytest.raises(AttentionError):
             Roles.parse("llgg").shard(rank, size)
 
+    def test_a_slice_of_another_layer_is_refused(self) -> None:
+        with pytest.raises(AttentionError, match="kv head 1 is routed in the slice"):
+            Roles.parse("rl").columns_of(Roles.parse("rr"))
+
 
 @pytest.mark.parametrize("text", ["", "lgx", "LG"])
 def test_roles_are_letters(text: str) -> None:
@@ -128,6 +141,15 @@ def test_routed_heads_without_a_choice_are_refused() -> None:
         routed_attention(inputs, pattern, Roles.parse("rlgr"))
     with pytest.raises(AttentionError, match="3 roles for 4 kv heads"):
         routed_attention(inputs, pattern, Roles.parse("llg"))
+
+
+@pytest.mark.parametrize("name", ["decode", "both-sided"])
+def test_blocks_of_another_call_are_refused(name: str) -> None:
+    inputs, pattern, _, _ = prepared("packed")
+    blocks = blocks_of(prepared(name)[0], 16)
+    dense = torch.ones(len(blocks.begin), 4, dtype=torch.bool)
+    with pytest.raises(AttentionError, match="the blocks are those of another call, not of 103 tokens in 2 sequences"):
+        routed_attention(inputs, pattern, Roles.parse("rrrr"), blocks=blocks, dense=dense)
 
 
 @pytest.mark.parametrize(

@@ -105,3 +105,19 @@ def test_compiles_without_a_break() -> None:
     logits = drawn(3, 5, dtype=torch.float32)
     compiled = torch.compile(stable_softmax, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(logits), logits.softmax(-1))
+
+
+def test_vmap_and_grad_of_torch_func_pass_through() -> None:
+    logits, keep = drawn(4, 5, 6), drawn(5, 6) > 0
+    each = torch.func.vmap(stable_softmax, in_dims=(0, None))(logits, keep)
+    assert torch.equal(each, stable_softmax(logits, keep))
+    found = torch.func.grad(lambda one: stable_softmax(one, keep).square().sum())(logits[0])
+    leaf = logits[0].clone().requires_grad_()
+    stable_softmax(leaf, keep).square().sum().backward()
+    assert torch.equal(found, leaf.grad)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (2, 1, 4)], ids=str)
+def test_a_mask_of_other_rows_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(AttentionError, match="cannot be broadcast to logits"):
+        stable_softmax(torch.zeros(1, 4), torch.ones(shape, dtype=torch.bool))
