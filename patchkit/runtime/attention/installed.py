@@ -19,6 +19,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 _WIDEST = 256
 _CUDNN_WIDEST = 128
 _HOPPER = (9, 0)
+_POSITIVE = "takes positive scales"  # PyTorch masks before it scales, and -inf times 0 or less is NaN
 
 
 def _call(operator: str, more: dict[str, Any], inputs: Inputs, pattern: Pattern) -> Callable[[], Any]:
@@ -71,7 +72,7 @@ def _dense_refusal(problem: Problem, widest: int) -> str:
         return "no empty sequences"
     if problem.value_dim != problem.head_dim or problem.head_dim % 8 or problem.head_dim > widest:
         return f"head dims that are a multiple of 8, up to {widest}, the same for values"
-    return ""
+    return "" if pattern.scale_for(problem.head_dim) > 0 else _POSITIVE
 
 
 def _cuda_refusal(problem: Problem, widest: int) -> str:
@@ -109,6 +110,8 @@ def _flash3_refusal(problem: Problem) -> str:
         return "a causal window without anchors, or dense, only"
     if problem.learned or problem.value_dim != problem.head_dim:
         return "no learned anchors, values as wide as keys"
+    if pattern.scale_for(problem.head_dim) <= 0:
+        return _POSITIVE
     return "" if problem.head_dim <= _WIDEST and problem.head_dim % 8 == 0 else "head dims up to 256 only"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -124,18 +124,8 @@ def load_kernels() -> tuple[tuple[Kernel, ...], tuple[Verdict, ...]]:
                 raise
             missing.append(Verdict(kernel=family, refusal=f"{needs} is not installed"))
             continue
-        kernels.extend(_careful(kernel) if kernel.yardstick else kernel for kernel in module.KERNELS)
+        kernels.extend(module.KERNELS)
     return tuple(kernels), tuple(missing)
-
-
-def _careful(yardstick: Kernel) -> Kernel:
-    """Return what is not ours, for positive scales: PyTorch masks before it scales, and -inf times 0 or less is NaN."""
-
-    def refusal(problem: Problem) -> str:
-        positive = problem.pattern.scale_for(problem.head_dim) > 0
-        return yardstick.refusal(problem) or ("" if positive else "takes positive scales")
-
-    return replace(yardstick, refusal=refusal)
 
 
 def load_compilations() -> tuple[Compilation, ...]:
