@@ -16,6 +16,7 @@ from patchkit.diff.header import (
     read_git_header,
     read_traditional_header,
 )
+from patchkit.diff.mail import COMMIT, boundaries, check_encoding, message_end
 from patchkit.diff.model import BINARY_MARKER, MAX_BINARY, NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk, Patch
 from patchkit.diff.text import PatchText, read_text
 from patchkit.errors import PatchFormatError
@@ -32,21 +33,20 @@ _CHANGES = (b"+", b"-")
 _COUNTS_HINT = "make the patch anew, or correct the counts with `recountdiff`"
 _MAX_NUMBER = 999_999_999
 _MARKER = NO_NEWLINE + b" "
-# What begins another commit between two files: of `git format-patch --stdout`, `git log -p --reverse`, `hg export`.
-_COMMIT = compile_lazily(rb"(From|commit) [0-9a-f]{40}([0-9a-f]{24})?[ \r]?|# HG changeset patch\r?$")
 _STRIPPED = (b"", b"\r")  # an empty context line whose blank was stripped on the way
 
 
 class _Reader:
     """Where the reading stands: `floor` is behind the last file; `bare_returns` are body lines that are only a CR.
 
-    `commit` counts the commits of a mailbox.
+    `commit` counts the commits of a mailbox; `boundaries` part a mail, once they have been asked for.
     """
 
-    __slots__ = ("bare_returns", "binary_room", "commit", "floor", "spans", "text")
+    __slots__ = ("bare_returns", "binary_room", "boundaries", "commit", "floor", "spans", "text")
 
     def __init__(self, text: PatchText) -> None:
         self.text = text
+        self.boundaries: tuple[bytes, ...] | None = None
         self.binary_room = MAX_BINARY
         self.commit = 0
         self.floor = 0
@@ -65,6 +65,7 @@ def parse_patch(raw: bytes, *, source: str) -> Patch:
         from patchkit.diff.recognise import no_diff_error
 
         raise no_diff_error(text)
+    check_encoding(text, reader.spans)
     crlf = _is_converted(reader)
     return Patch(
         source=source,
@@ -79,9 +80,10 @@ def parse_patch(raw: bytes, *, source: str) -> Patch:
 
 def _find_header(text: PatchText, floor: int) -> Header | None:
     """Find the next file's header, as git's find_header does; prose before it is passed over."""
+    prose = floor  # the end of the message of a mail, once a line of it was met that looks like one of a diff
     for index in range(floor, text.end):
         line = text.lines[index]
-        if not line.startswith(_STARTS):
+        if index < prose or not line.startswith(_STARTS):
             continue
         header = None
         if line.startswith(DIFF_GIT):
@@ -90,6 +92,8 @@ def _find_header(text: PatchText, floor: int) -> Header | None:
             header = _traditional(text, index, floor)
         elif line.startswith(_COMBINED):
             raise _combined_error(text, index)
+        elif (end := message_end(text, floor, index)) is not None:
+            prose = end
         elif line.startswith(_HUNK):
             if HUNK_HEADER.match(line):
                 raise text.error(index, "hunk without a file header", why="no `---` and `+++` lines stand above it")
@@ -129,7 +133,7 @@ def _read_file(reader: _Reader, header: Header) -> FilePatch:
         hunks.append(hunk)
     binary = None
     if hunks:
-        _check_behind(text, index)
+        _check_behind(reader, index)
         _check_sides(text, header, hunks)
     else:
         binary, index = _read_binary(reader, index)
@@ -139,7 +143,7 @@ def _read_file(reader: _Reader, header: Header) -> FilePatch:
             )
     top = reader.floor if reader.spans else header.start  # what stands above the first file is the preamble
     head = text.join(top, hunks[0].line_number - 1 if hunks else index)
-    if reader.spans and any(map(_COMMIT.match, text.lines[reader.floor : header.start])):
+    if reader.spans and any(map(COMMIT.match, text.lines[reader.floor : header.start])):
         reader.commit += 1
     reader.spans.append((header.start, index))
     reader.floor = index
@@ -289,8 +293,9 @@ def _check_counts(text: PatchText, index: int, stop: int, old: tuple[int, int], 
         raise text.error(index, "the hunk changes nothing", why="it has no line that begins with + or -")
 
 
-def _check_behind(text: PatchText, index: int) -> None:
+def _check_behind(reader: _Reader, index: int) -> None:
     """Refuse lines behind a hunk that look like the rest of it: git passes over them and loses them."""
+    text = reader.text
     blank = index
     while blank < text.end and text.lines[blank] in _STRIPPED:
         blank += 1
@@ -298,6 +303,10 @@ def _check_behind(text: PatchText, index: int) -> None:
     if not line.startswith(_BODY if blank == index else _CHANGES) or line[:2] == _MARKER or line in _SIGNATURES:
         return
     if line.startswith(_OLD) and blank + 1 < text.end and text.lines[blank + 1].startswith(_NEW):
+        return
+    if reader.boundaries is None:
+        reader.boundaries = boundaries(text.lines[: reader.spans[0][0] if reader.spans else index])
+    if line.startswith(reader.boundaries):
         return
     raise text.error(blank, "the hunk is longer than it says", why="this line is not counted in it", hint=_COUNTS_HINT)
 
