@@ -21,7 +21,7 @@ from patchkit.left_out import guarded_reason, unset_reason
 from patchkit.overlay import Overlay
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
-from patchkit.stack import Rendering, WantedLayer, WantedPatch, is_guard, render_stack, restated
+from patchkit.stack import Rendering, WantedLayer, WantedPatch, is_guard, render_stack, restated_from_cut
 from patchkit.target import TargetTree
 from patchkit.travelling import PLACE
 from patchkit.tree import Entries, Kind, TreeEntry, path_of
@@ -250,9 +250,7 @@ def _patches_on(layer: WantedLayer, switched: set[int]) -> tuple[WantedPatch, ..
         for patch, is_off in zip(layer.patches, off, strict=True)
     )
     if layer.placed and any(off):  # they stand as they were placed, where other patches were off
-        patches = restated(
-            tuple(replace(patch, patch=patch.cut or patch.patch, placed=patch.enabled) for patch in patches)
-        )
+        patches = restated_from_cut(patches)
     switched.update(id(new) for old, new in zip(layer.patches, patches, strict=True) if id(old) in switched)
     return patches
 

@@ -147,6 +147,11 @@ def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
     return tuple(replace(old, patch=new) for old, new in zip(patches, restate_patches(stack), strict=True))
 
 
+def restated_from_cut(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
+    """Return placed patches stated anew, where others are switched on or off than when they were placed."""
+    return restated(tuple(replace(patch, patch=patch.cut or patch.patch, placed=patch.enabled) for patch in patches))
+
+
 def _has_ground_away(patches: Sequence[WantedPatch], away: Sequence[bool]) -> bool:
     """Tell whether a patch that is there names a path of one before it that is away."""
     missing: set[str] = set()

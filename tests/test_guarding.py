@@ -493,6 +493,45 @@ def test_a_layer_below_guard_patches_in_the_context_of_each_other_comes_out(site
     assert difference(snapshot(site.root), site.pristine) == []
 
 
+@pytest.mark.parametrize("on", [("FAST", "OTHER", "FASTER"), ("FAST", "FASTER"), ("FAST",)], ids=" ".join)
+def test_a_guard_patch_in_the_context_of_others_is_taken_out_by_itself(site: Site, on: tuple[str, ...]) -> None:
+    add_beside(site)
+    pristine = snapshot(site.root)
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert site.apply(*(f"CONFIG_{gate}=y" for gate in on)) == 0
+    assert run(["revert", *target, "0001-fast.patch"]) == 0
+    assert "CONFIG_FAST:" not in site.read("step.py")
+    left = set(on) - {"FAST"}
+    for gate in ("OTHER", "FASTER", "OTHER"):
+        assert site.read("text.json") == beside(left)["vllm/text.json"]
+        left ^= {gate}
+        assert site.patchkit("config", "set", f"CONFIG_{gate}={'y' if gate in left else 'n'}") == 0
+        made: dict[str, object] = {}
+        exec(beside(left)["vllm/step.py"] + "made = tail(0)\n", made)  # noqa: S102 -- code of this file
+        assert site.ask("step.tail(0)") == str(made["made"])
+    assert run(["revert", *target]) == 0
+    assert difference(snapshot(site.root), pristine) == []
+
+
+def test_a_guard_patch_in_the_context_of_another_is_taken_out_above_a_layer(site: Site, tmp_path: Path) -> None:
+    def steps(*on: str) -> dict[str, str]:
+        return {**FILES, "vllm/step.py": beside(on)["vllm/step.py"]}
+
+    site.add("FAST", steps(), steps("FAST"))
+    site.add("OTHER", steps("FAST"), steps("FAST", "OTHER"))
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert run(["series", "lock", "--patches", str(site.patches), *target]) == 0
+    lower = tmp_path / "lower.diff"
+    lower.write_bytes(diff(FILES, changed(FILES, step=("def step(x):\n", "def step(x):\n    # one\n    # two\n"))))
+    assert run(["apply", *target, "--patch", str(lower)]) == 0
+    assert site.patchkit("apply", "--set", "CONFIG_FAST=y", "--set", "CONFIG_OTHER=y") == 0
+    assert run(["revert", *target, "0001-fast.patch"]) == 0
+    assert site.ask("step.tail(0)") == "111"
+    assert run(["revert", *target, "lower.diff"]) == 0
+    assert site.patchkit("apply") == 0
+    assert site.ask("step.tail(0)") == "169"
+
+
 def test_select_patches_in_the_context_of_each_other_are_refused_and_said_why(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
