@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.config.autoconf import MODULE
 from patchkit.config.supply import C_SUFFIXES
+from patchkit.decision import Decision
 from patchkit.errors import UnsafePathError
 from patchkit.generated import Generated
 from patchkit.left_out import guarded_reason, unset_reason
@@ -106,12 +107,9 @@ def guard_stack(
     if not switched or generated is None:
         return Guarded(files={}, problems=())
     recorder = _Recorder(switched)
-    whole = render_stack(pristine, _all_on(layers, switched), pristine=pristine, watch=recorder.watch)
-    problems = [
-        f"{decision.patch}: does not fit beside the patches with `Toggle: guard`, all of them on: {decision.reason}"
-        for decision in whole.decisions
-        if decision.refused
-    ]
+    on = _all_on(layers, switched)
+    whole = render_stack(pristine, on, pristine=pristine, watch=recorder.watch)
+    problems = [_unfit(decision, on) for decision in whole.decisions if decision.refused]
     plain = dict(rendering.files)
     made = {
         path: _standing_file(
@@ -129,6 +127,13 @@ def guard_stack(
         guards=tuple((path, one.made_of) for path, one in made.items() if one.entry is not None and one.made_of),
         selected=tuple(place for one in made.values() for place in one.selected),
     )
+
+
+def _unfit(decision: Decision, layers: tuple[WantedLayer, ...]) -> str:
+    from patchkit.unfit import missing_ground
+
+    why = "; ".join((decision.reason, *missing_ground(layers, decision.number, decision.patch)))
+    return f"{decision.patch}: does not fit beside the patches with `Toggle: guard`, all of them on: {why}"
 
 
 class _File(NamedTuple):

@@ -135,7 +135,7 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
 
 def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
     """Return the patches of a layer, as they were cut, stated for a tree without those that are switched off."""
-    away = [_is_away(patch) for patch in patches]
+    away = [is_away(patch) for patch in patches]
     if not _has_ground_away(patches, away):
         return patches
     from patchkit.restating import Stacked, restate_patches
@@ -164,8 +164,8 @@ def _has_ground_away(patches: Sequence[WantedPatch], away: Sequence[bool]) -> bo
     return False
 
 
-def _is_away(patch: WantedPatch) -> bool:
-    """Tell whether the patches above were cut on one that is left out."""
+def is_away(patch: WantedPatch) -> bool:
+    """Tell whether the patches above were cut on one that is left out: its toggle is off, or it was taken out."""
     return not patch.enabled and patch.reason.startswith((TAKEN_OUT, unset_reason(patch.config)))
 
 

@@ -549,6 +549,37 @@ def test_select_patches_in_the_context_of_each_other_are_refused_and_said_why(
     assert f"0002-other.patch:14: error: {why} switches off: let OTHER depend on FAST (or let guards" in told(capsys)
 
 
+def test_a_guard_in_the_context_of_a_select_patch_that_goes_is_refused_and_said_why(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also while it is off itself: its guards stand in the files."""
+    site.add("PLAIN", beside(()), beside(("FAST",)), toggle="select")
+    site.add("OTHER", beside(("FAST",)), beside(("FAST", "OTHER")))
+    (site.root / "vllm" / "text.json").write_text(BESIDE)
+    target = ["--root", str(site.root), "--target", "vllm"]
+    what = "0002-other.patch:14 has in its context, at `y += 30`, what is made by 0001-plain.patch in vllm/step.py"
+    way = "CONFIG_PLAIN=y, or let OTHER `depends on PLAIN` in the Kconfig"
+    assert site.apply() == 1
+    assert f"{what}, which CONFIG_PLAIN switches off: {way}" in told(capsys)
+    assert site.apply("CONFIG_PLAIN=y") == 0
+    assert site.patchkit("config", "set", "CONFIG_PLAIN=n") == 1
+    assert f"{what}, which CONFIG_PLAIN switches off: {way}" in told(capsys)
+    assert run(["revert", *target, "0001-plain.patch"]) == 1
+    assert f"{what}, which is taken out: `revert --layer 1` takes both out" in told(capsys)
+
+
+def test_lines_that_are_there_without_the_guard_below_them_are_refused_and_said_why(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = changed(FILES, other=("VALUE = 1\n", "VALUE = 1\nMORE = 1\n"))
+    site.add("FAST", FILES, more)
+    site.add("PLAIN", more, FILES, toggle="select")
+    assert site.apply("CONFIG_PLAIN=y") == 1
+    said = told(capsys)
+    assert "upstreamed" in said
+    assert "0002-plain.patch:13 edits lines of 0001-fast.patch in vllm/other.py, which CONFIG_FAST switches off" in said
+
+
 @pytest.mark.parametrize("toggle", ["guard", "select"])
 def test_a_patch_that_was_taken_out_stays_out_until_it_is_applied_again(site: Site, toggle: str) -> None:
     site.add("FAST", FILES, changed(FILES, step=("x + 1", "x + 10")), toggle=toggle)
