@@ -132,7 +132,9 @@ def guard_stack(
 def _unfit(decision: Decision, layers: tuple[WantedLayer, ...]) -> str:
     from patchkit.unfit import missing_ground
 
-    why = "; ".join((decision.reason, *missing_ground(layers, decision.number, decision.patch)))
+    places = (one for file in decision.files if file.refusal for one in file.placements if one.reason)
+    here = [f"patch line {one.hunk.line_number}: {one.reason}" for one in places][:1]
+    why = "; ".join((decision.reason, *here, *missing_ground(layers, decision.number, decision.patch)))
     return f"{decision.patch}: does not fit beside the patches with `Toggle: guard`, all of them on: {why}"
 
 
