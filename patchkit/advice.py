@@ -10,9 +10,10 @@ from patchkit.diff.parse import parse_patch
 from patchkit.errors import PatchkitError
 from patchkit.plan import Plan, Situation
 from patchkit.receipt import Origin
-from patchkit.series import applies, retired
-from patchkit.stacking import find_edits
+from patchkit.series import PatchEntry, applies, retired
+from patchkit.stacking import Editing, find_edits
 from patchkit.strip import file_paths, find_map
+from patchkit.unfit import mend
 from patchkit.wanted import TreeNames
 
 _Named = tuple[str, str]  # a patch by its layer's name and its own
@@ -21,8 +22,7 @@ _Named = tuple[str, str]  # a patch by its layer's name and its own
 def advise(plan: Plan, asked: Asked, request: Request, situation: Situation) -> Iterator[str]:
     """Yield advice for a refused plan."""
     yield from _cut_on_release(plan, asked)
-    off = {(one.layer, one.patch) for one in plan.decisions if one.outcome in (Outcome.DISABLED, Outcome.GUARDED_OFF)}
-    refused = {(one.layer, one.patch) for one in plan.decisions if one.refused}
+    off, refused = _off_and_refused(plan)
     if off and refused:
         yield from _switched_off_below(plan, asked, off, refused)
         yield from _switched_off_beside(plan, asked, off, refused)
@@ -56,12 +56,9 @@ def _switched_off_below(plan: Plan, asked: Asked, off: set[_Named], refused: set
         stack = (*lower, *series.entries)
         for edit in find_edits([(entry.patch, entry.strip) for entry in stack]):
             own, other = stack[edit.patch], stack[edit.other]
-            gate, is_off = other.trailers.config, any((below, other.name) in off for below, _ in shipped)
-            if edit.other < len(lower) <= edit.patch and gate and is_off and (label, own.name) in refused:
-                yield (
-                    f"{own.name} edits lines of {other.name} in {edit.path}, which CONFIG_{gate} switches off: "
-                    f"--set CONFIG_{gate}=y, or gate it, as `patchkit series lint` says"
-                )
+            is_off = any((below, other.name) in off for below, _ in shipped)
+            if edit.other < len(lower) <= edit.patch and is_off and (label, own.name) in refused:
+                yield _mend(edit, own, other)
 
 
 def _switched_off_beside(plan: Plan, asked: Asked, off: set[_Named], refused: set[_Named]) -> Iterator[str]:
@@ -70,13 +67,25 @@ def _switched_off_beside(plan: Plan, asked: Asked, off: set[_Named], refused: se
         stack = series.entries
         for edit in find_edits([(entry.patch, entry.strip) for entry in stack]):
             own, other = stack[edit.patch], stack[edit.other]
-            gate, needed = own.trailers.config, other.trailers.config
-            if needed and (label, own.name) in refused and (label, other.name) in off:
-                mend = f"let {gate} `depends on {needed}` in the Kconfig" if gate else f"gate it: `Config: {needed}`"
-                yield (
-                    f"{own.name}:{edit.line_number} {edit.words} {other.name} in {edit.path}, which "
-                    f"CONFIG_{needed} switches off: CONFIG_{needed}=y, or {mend}"
-                )
+            if (label, own.name) in refused and (label, other.name) in off:
+                yield _mend(edit, own, other)
+
+
+def _off_and_refused(plan: Plan) -> tuple[set[_Named], set[_Named]]:
+    """Return layer and name of the patches whose toggles are off, and of those that may have needed them.
+
+    Where guards cannot be made, that may be for a patch whose lines are there without it.
+    """
+    left_out, there = (Outcome.DISABLED, Outcome.GUARDED_OFF), Outcome.UPSTREAMED
+    off = {(one.layer, one.patch) for one in plan.decisions if one.outcome in left_out}
+    refused = {
+        (one.layer, one.patch) for one in plan.decisions if one.refused or (plan.problems and one.outcome is there)
+    }
+    return off, refused
+
+
+def _mend(edit: Editing, own: PatchEntry, other: PatchEntry) -> str:
+    return mend(edit, (own.name, own.trailers.config), (other.name, other.trailers.config))
 
 
 def _other_strip(plan: Plan, request: Request, situation: Situation) -> Iterator[str]:

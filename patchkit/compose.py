@@ -13,7 +13,7 @@ from patchkit.plan import Situation
 from patchkit.receipt import AppliedLayer, AppliedPatch, Origin
 from patchkit.record import dataclass, replace
 from patchkit.series import parse_entry
-from patchkit.stack import WantedLayer, WantedPatch, render_stack, restated
+from patchkit.stack import WantedLayer, WantedPatch, is_guard, render_stack, restated, restated_from_cut
 from patchkit.trailers import parse_trailers
 
 Stored = Callable[[str], bytes]
@@ -81,6 +81,8 @@ def take_patch(situation: Situation, number: int, name: str, stored: Stored) -> 
     patches = tuple(
         replace(patch, enabled=False, reason=TAKEN_OUT) if patch.name == name else patch for patch in placed.patches
     )
+    if any(patch.name == name and is_guard(patch) for patch in patches):  # its lines in the context of others give way
+        patches = restated_from_cut(patches)
     return Composition(
         kept=(), layers=_rebuilt(situation, there, {number: replace(placed, patches=patches)}, stored), changed=True
     )

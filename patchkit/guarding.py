@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from patchkit.config.autoconf import MODULE
 from patchkit.config.supply import C_SUFFIXES
+from patchkit.decision import Decision
 from patchkit.errors import UnsafePathError
 from patchkit.generated import Generated
 from patchkit.left_out import guarded_reason, unset_reason
 from patchkit.overlay import Overlay
 from patchkit.receipt import Receipt
 from patchkit.record import dataclass, replace
-from patchkit.stack import Rendering, WantedLayer, WantedPatch, is_guard, render_stack, restated
+from patchkit.stack import Rendering, WantedLayer, WantedPatch, is_guard, render_stack, restated_from_cut
 from patchkit.target import TargetTree
 from patchkit.travelling import PLACE
 from patchkit.tree import Entries, Kind, TreeEntry, path_of
@@ -106,12 +107,9 @@ def guard_stack(
     if not switched or generated is None:
         return Guarded(files={}, problems=())
     recorder = _Recorder(switched)
-    whole = render_stack(pristine, _all_on(layers, switched), pristine=pristine, watch=recorder.watch)
-    problems = [
-        f"{decision.patch}: does not fit beside the patches with `Toggle: guard`, all of them on: {decision.reason}"
-        for decision in whole.decisions
-        if decision.refused
-    ]
+    on = _all_on(layers, switched)
+    whole = render_stack(pristine, on, pristine=pristine, watch=recorder.watch)
+    problems = [_unfit(decision, on) for decision in whole.decisions if decision.refused]
     plain = dict(rendering.files)
     made = {
         path: _standing_file(
@@ -129,6 +127,15 @@ def guard_stack(
         guards=tuple((path, one.made_of) for path, one in made.items() if one.entry is not None and one.made_of),
         selected=tuple(place for one in made.values() for place in one.selected),
     )
+
+
+def _unfit(decision: Decision, layers: tuple[WantedLayer, ...]) -> str:
+    from patchkit.unfit import missing_ground
+
+    places = (one for file in decision.files if file.refusal for one in file.placements if one.reason)
+    here = [f"patch line {one.hunk.line_number}: {one.reason}" for one in places][:1]
+    why = "; ".join((decision.reason, *here, *missing_ground(layers, decision.number, decision.patch)))
+    return f"{decision.patch}: does not fit beside the patches with `Toggle: guard`, all of them on: {why}"
 
 
 class _File(NamedTuple):
@@ -250,9 +257,7 @@ def _patches_on(layer: WantedLayer, switched: set[int]) -> tuple[WantedPatch, ..
         for patch, is_off in zip(layer.patches, off, strict=True)
     )
     if layer.placed and any(off):  # they stand as they were placed, where other patches were off
-        patches = restated(
-            tuple(replace(patch, patch=patch.cut or patch.patch, placed=patch.enabled) for patch in patches)
-        )
+        patches = restated_from_cut(patches)
     switched.update(id(new) for old, new in zip(layer.patches, patches, strict=True) if id(old) in switched)
     return patches
 

@@ -137,7 +137,7 @@ def _compare_with_lock(layer: WantedLayer, overlay: Overlay, unproven: set[str],
 
 def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
     """Return the patches of a layer, as they were cut, stated for a tree without those that are switched off."""
-    away = [_is_away(patch) for patch in patches]
+    away = [is_away(patch) for patch in patches]
     if not _has_ground_away(patches, away):
         return patches
     from patchkit.restating import Stacked, restate_patches
@@ -147,6 +147,11 @@ def restated(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
         for patch, gone in zip(patches, away, strict=True)
     ]
     return tuple(replace(old, patch=new) for old, new in zip(patches, restate_patches(stack), strict=True))
+
+
+def restated_from_cut(patches: tuple[WantedPatch, ...]) -> tuple[WantedPatch, ...]:
+    """Return placed patches stated anew, where others are switched on or off than when they were placed."""
+    return restated(tuple(replace(patch, patch=patch.cut or patch.patch, placed=patch.enabled) for patch in patches))
 
 
 def _has_ground_away(patches: Sequence[WantedPatch], away: Sequence[bool]) -> bool:
@@ -161,8 +166,8 @@ def _has_ground_away(patches: Sequence[WantedPatch], away: Sequence[bool]) -> bo
     return False
 
 
-def _is_away(patch: WantedPatch) -> bool:
-    """Tell whether the patches above were cut on one that is left out."""
+def is_away(patch: WantedPatch) -> bool:
+    """Tell whether the patches above were cut on one that is left out: its toggle is off, or it was taken out."""
     return not patch.enabled and patch.reason.startswith((TAKEN_OUT, unset_reason(patch.config)))
 
 

@@ -493,6 +493,45 @@ def test_a_layer_below_guard_patches_in_the_context_of_each_other_comes_out(site
     assert difference(snapshot(site.root), site.pristine) == []
 
 
+@pytest.mark.parametrize("on", [("FAST", "OTHER", "FASTER"), ("FAST", "FASTER"), ("FAST",)], ids=" ".join)
+def test_a_guard_patch_in_the_context_of_others_is_taken_out_by_itself(site: Site, on: tuple[str, ...]) -> None:
+    add_beside(site)
+    pristine = snapshot(site.root)
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert site.apply(*(f"CONFIG_{gate}=y" for gate in on)) == 0
+    assert run(["revert", *target, "0001-fast.patch"]) == 0
+    assert "CONFIG_FAST:" not in site.read("step.py")
+    left = set(on) - {"FAST"}
+    for gate in ("OTHER", "FASTER", "OTHER"):
+        assert site.read("text.json") == beside(left)["vllm/text.json"]
+        left ^= {gate}
+        assert site.patchkit("config", "set", f"CONFIG_{gate}={'y' if gate in left else 'n'}") == 0
+        made: dict[str, object] = {}
+        exec(beside(left)["vllm/step.py"] + "made = tail(0)\n", made)  # noqa: S102 -- code of this file
+        assert site.ask("step.tail(0)") == str(made["made"])
+    assert run(["revert", *target]) == 0
+    assert difference(snapshot(site.root), pristine) == []
+
+
+def test_a_guard_patch_in_the_context_of_another_is_taken_out_above_a_layer(site: Site, tmp_path: Path) -> None:
+    def steps(*on: str) -> dict[str, str]:
+        return {**FILES, "vllm/step.py": beside(on)["vllm/step.py"]}
+
+    site.add("FAST", steps(), steps("FAST"))
+    site.add("OTHER", steps("FAST"), steps("FAST", "OTHER"))
+    target = ["--root", str(site.root), "--target", "vllm"]
+    assert run(["series", "lock", "--patches", str(site.patches), *target]) == 0
+    lower = tmp_path / "lower.diff"
+    lower.write_bytes(diff(FILES, changed(FILES, step=("def step(x):\n", "def step(x):\n    # one\n    # two\n"))))
+    assert run(["apply", *target, "--patch", str(lower)]) == 0
+    assert site.patchkit("apply", "--set", "CONFIG_FAST=y", "--set", "CONFIG_OTHER=y") == 0
+    assert run(["revert", *target, "0001-fast.patch"]) == 0
+    assert site.ask("step.tail(0)") == "111"
+    assert run(["revert", *target, "lower.diff"]) == 0
+    assert site.patchkit("apply") == 0
+    assert site.ask("step.tail(0)") == "169"
+
+
 def test_select_patches_in_the_context_of_each_other_are_refused_and_said_why(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -508,6 +547,37 @@ def test_select_patches_in_the_context_of_each_other_are_refused_and_said_why(
     )
     assert run(["series", "lint", str(site.patches), "--root", str(site.root)]) == 1
     assert f"0002-other.patch:14: error: {why} switches off: let OTHER depend on FAST (or let guards" in told(capsys)
+
+
+def test_a_guard_in_the_context_of_a_select_patch_that_goes_is_refused_and_said_why(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also while it is off itself: its guards stand in the files."""
+    site.add("PLAIN", beside(()), beside(("FAST",)), toggle="select")
+    site.add("OTHER", beside(("FAST",)), beside(("FAST", "OTHER")))
+    (site.root / "vllm" / "text.json").write_text(BESIDE)
+    target = ["--root", str(site.root), "--target", "vllm"]
+    what = "0002-other.patch:14 has in its context, at `y += 30`, what is made by 0001-plain.patch in vllm/step.py"
+    way = "CONFIG_PLAIN=y, or let OTHER `depends on PLAIN` in the Kconfig"
+    assert site.apply() == 1
+    assert f"{what}, which CONFIG_PLAIN switches off: {way}" in told(capsys)
+    assert site.apply("CONFIG_PLAIN=y") == 0
+    assert site.patchkit("config", "set", "CONFIG_PLAIN=n") == 1
+    assert f"{what}, which CONFIG_PLAIN switches off: {way}" in told(capsys)
+    assert run(["revert", *target, "0001-plain.patch"]) == 1
+    assert f"{what}, which is taken out: `revert --layer 1` takes both out" in told(capsys)
+
+
+def test_lines_that_are_there_without_the_guard_below_them_are_refused_and_said_why(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = changed(FILES, other=("VALUE = 1\n", "VALUE = 1\nMORE = 1\n"))
+    site.add("FAST", FILES, more)
+    site.add("PLAIN", more, FILES, toggle="select")
+    assert site.apply("CONFIG_PLAIN=y") == 1
+    said = told(capsys)
+    assert "upstreamed" in said
+    assert "0002-plain.patch:13 edits lines of 0001-fast.patch in vllm/other.py, which CONFIG_FAST switches off" in said
 
 
 @pytest.mark.parametrize("toggle", ["guard", "select"])

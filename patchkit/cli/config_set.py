@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from patchkit.cli.options import (
     Choice,
+    base_option,
     json_option,
     make_request,
     select_tree,
@@ -31,8 +33,11 @@ _LONGEST_COMMAND = 100
 @click.argument("assignments", nargs=-1, metavar="CONFIG_X=VALUE...")
 @tree_options
 @toggle_options
+@base_option
 @json_option
-def command(*, assignments: tuple[str, ...], choice: Choice, asked: dict[str, Any], output: Output) -> int:
+def command(
+    *, assignments: tuple[str, ...], base: Path | None, choice: Choice, asked: dict[str, Any], output: Output
+) -> int:
     """Change settings of the series that are applied, in one transaction, and show all symbols that change with them.
 
     Only files of patches whose gate changes are written, and the constants that patched code reads. A setting that
@@ -42,11 +47,12 @@ def command(*, assignments: tuple[str, ...], choice: Choice, asked: dict[str, An
     Examples:
       patchkit config set CONFIG_QK_SCALE=y CONFIG_QK_SCALE_VALUE=0.5 --target vllm
       patchkit config set CONFIG_X=n --root ./site-packages --patches ./patches
+      patchkit config set CONFIG_X=y --patches ./patches --base ./vllm-0.6.3
     """
     if not assignments and not asked["config"] and not asked["settings"]:
         raise UsageError("nothing to set", hint="as in: patchkit config set CONFIG_X=y --target vllm")
-    request = make_request({**asked, "settings": (*asked["settings"], *assignments)})
     tree = select_tree(choice, output)
+    request = make_request({**asked, "base": base, "settings": (*asked["settings"], *assignments)}, tree)
     epoch = source_date_epoch()
     output.acting = True
     with open_session(tree, write=True, say=output.note) as session:
@@ -81,9 +87,9 @@ def show_change(done: Reconfigured, output: Output) -> None:
 
 
 def _next_step(plan: Plan) -> str:
-    """Return what to do where a patch is refused; `config set` itself takes no tree that a series was cut against."""
-    if any("--base" in one.reason for one in placements_of(plan)):
-        return "`patchkit apply` takes it: --base DIR is the tree that the series was cut against, --set the settings"
+    """Return what to do where a patch is refused; `config menu` itself takes no tree that a series was cut against."""
+    if any("--base" in text for text in (*plan.problems, *(one.reason for one in placements_of(plan)))):
+        return "`patchkit config set` takes it with --base DIR: the tree that the series was cut against"
     return next_step(plan)
 
 

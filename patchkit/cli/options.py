@@ -85,6 +85,9 @@ def command_output(*, acting: bool = False) -> Output:
     return output
 
 
+base_option = click.option("--base", type=_DIRECTORY, help="The tree the patch was cut against: proves scopes.")
+
+
 def request_options(function: _Function) -> _Function:
     """Add what says which patches, on which terms; the function gets them as `asked`, a dict for `make_request`."""
     options: Sequence[Callable[[_Function], _Function]] = (
@@ -100,7 +103,7 @@ def request_options(function: _Function) -> _Function:
         ),
         click.option("--reverse", "-R", is_flag=True, help="Apply the diff the other way round."),
         click.option("--package-only", is_flag=True, help="Leave out what is not in this tree (tests, docs, csrc)."),
-        click.option("--base", type=_DIRECTORY, help="The tree the patch was cut against: proves scopes."),
+        base_option,
         click.option("--strict", is_flag=True, help="Refuse an offset whose function or class is not proven."),
         click.option("--unlocked", is_flag=True, help="Take a series without a lock for this release."),
         click.option("--config", multiple=True, type=click.Path(path_type=Path), help="A .config file. Repeatable."),

@@ -4,6 +4,8 @@
 for kinds of parameters that no command here has; pathlib loads `urllib.parse` for `as_uri`, up to Python 3.12. Together
 they are a sixth of what a start costs. Only the process of the command does this: who imports `patchkit` gets the
 modules themselves.
+
+Nothing is imported here that Python has not loaded by itself: before `main` runs, Ctrl-C is answered by a traceback.
 """
 
 from __future__ import annotations
@@ -11,9 +13,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # typing's own: to import it takes longer than all that is below
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, NoReturn
+else:
+    ModuleType = type(sys)
 
 
 class Postponed(ModuleType):
@@ -25,7 +32,7 @@ class Postponed(ModuleType):
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)
+        return getattr(_import(self.__name__), name)
 
 
 class PostponedClass(type):
@@ -46,7 +53,7 @@ class PostponedClass(type):
         return isinstance(value, cls._itself())
 
     def _itself(cls) -> Any:
-        return getattr(import_module(cls.__module__), cls.__name__)
+        return getattr(_import(cls.__module__), cls.__name__)
 
 
 def main() -> None:
@@ -76,10 +83,16 @@ def import_lightly(*names: str) -> None:
     standing = [module for module in _postponed() if module.__name__ not in sys.modules]
     sys.modules.update({module.__name__: module for module in standing})
     for name in names:
-        import_module(name)
+        _import(name)
     for module in standing:
         if sys.modules.get(module.__name__) is module:
             del sys.modules[module.__name__]
+
+
+def _import(name: str) -> ModuleType:
+    from importlib import import_module
+
+    return import_module(name)
 
 
 def clean(text: str) -> str:

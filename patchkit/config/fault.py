@@ -37,14 +37,17 @@ def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
 
 
 class KconfigError(SeriesError):
-    """Kconfig files that cannot be read: `faults` are all that was found; without `is_all` there may be more."""
+    """Kconfig files that cannot be read: `faults` are what was found, `unread` says where reading ended too early."""
 
-    def __init__(self, faults: Iterable[Fault], *, hint: str = "", is_all: bool = True) -> None:
+    def __init__(self, faults: Iterable[Fault], *, hint: str = "", unread: str = "") -> None:
         found = sorted(faults, key=by_place)
         self.faults = tuple(found)
         what, why = _together(found, "the Kconfig")
-        more = "" if is_all else "\nnothing was read behind the last of them: there may be more"
-        super().__init__(what, why=f"{why}{more}".strip("\n"), hint=hint)
+        super().__init__(what, why=f"{why}\n{unread}".strip("\n"), hint=hint)
+
+
+class ProseError(KconfigError):
+    """So many lines are prose that the file is no Kconfig: nothing behind them is looked at."""
 
 
 UNDEFINED = "is not defined in any Kconfig"

@@ -15,7 +15,7 @@ import kconfiglib as library
 
 from patchkit.config.configuration import Value
 from patchkit.config.decimals import Decimal
-from patchkit.config.fault import Fault, KconfigError
+from patchkit.config.fault import Fault, KconfigError, ProseError, by_place
 from patchkit.config.kconfig_faults import (
     defined_twice,
     too_long,
@@ -96,13 +96,23 @@ def _parse(sources: Sequence[KconfigSource], ground: Ground) -> tuple[KconfigPar
                 unread.setdefault(fault.place, fault)
                 passed[fault.place] = passed.get(fault.place, 0) + 1
                 reread += sum(map(len, texts.values()))
-                if passed[fault.place] > 2 or len(unread) > _MOST_UNREAD or reread > _MOST_REREAD:  # noqa: PLR2004
-                    raise KconfigError([*unread.values()], hint=error.hint, is_all=False) from error
+                many = len(unread) > _MOST_UNREAD or reread > _MOST_REREAD or isinstance(error, ProseError)
+                if many or passed[fault.place] > 2:  # noqa: PLR2004
+                    end = _end(fault, {sources[number].name_of(path): text for (number, path), text in texts.items()})
+                    raise KconfigError([*unread.values()], hint=error.hint, unread=end) from error
             except SeriesError as error:
                 if not unread:
                     raise
                 place, _, what = error.what.partition(": ")
                 raise KconfigError([*unread.values(), Fault(place=place, what=what, why=error.why)]) from error
+
+
+def _end(fault: Fault, texts: Mapping[str, str]) -> str:
+    """Say how much of a file was not looked at, where reading ended at a fault in it."""
+    name, line = by_place(fault)
+    left = texts.get(name, "").rstrip("\n").count("\n") + 1 - line
+    behind = f"{left:,} lines behind it were not looked at, " if line and left > 0 else ""
+    return f"reading ended at {fault.place}: {behind}there may be more"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import kconfiglib as library
 from patchkit.config.configuration import Value
 from patchkit.config.decimals import EXAMPLE, Decimal, is_mark, parse_mark
 from patchkit.config.dotconfig import LONGEST_NUMBER, ValueKind
-from patchkit.config.fault import Fault, KconfigError
+from patchkit.config.fault import Fault, KconfigError, ProseError
 from patchkit.config.kconfig_faults import cut_words, refused, translated
 from patchkit.config.kconfig_words import CLOSING, ENTRIES, OPENING, PROPERTIES, REFUSED, WORDS, near_word, skeleton
 from patchkit.config.release import is_version
@@ -31,6 +31,7 @@ ENGINES = ("VLLM", "SGLANG")
 _MOST_FILES = 200
 _LARGEST = 4 << 20  # characters of all Kconfig files together
 _DEEPEST = 16
+_MOST_PROSE = 500  # lines that begin with no word of Kconfig; to look for a word that is near takes 15 us
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +44,10 @@ class KconfigSource:
 
     name: str
     read: Callable[[PurePosixPath, str], str]
+
+    def name_of(self, path: PurePosixPath) -> str:
+        """Return what messages call a file below the directory of the Kconfig."""
+        return str(PurePosixPath(self.name).parent / path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +113,7 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
         self.doubtful: set[str] = set()
         self._latest: Any = None
         self._unknown: tuple[str | None, int] = ("", 0)
+        self._prose = 0
         try:
             super().__init__(GIVEN, warn=True, warn_to_stderr=False)
         except library.KconfigError as error:
@@ -285,7 +291,7 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
             if (number, path) in self._places:
                 chain = " -> ".join(str(one) for _, one in (*self._places, (number, path)))
                 raise refused(here, line, f"{path} sources itself", chain)
-        name = str(PurePosixPath(sources[number].name).parent / path)
+        name = sources[number].name_of(path)
         if len(self._places) >= _DEEPEST or len(self.kconfig_filenames) > _MOST_FILES:
             raise refused(here, line, "too many Kconfig files", f"{_DEEPEST} deep, {_MOST_FILES} in all are read")
         content = self._read(number, path, here if self._places else name)
@@ -318,6 +324,10 @@ class KconfigParser(library.Kconfig):  # type: ignore[misc]
         Of lines of prose, a help text without its `help`, the first is refused.
         """
         here = self._here
+        self._prose += 1
+        if self._prose > _MOST_PROSE:
+            what = f"more than {_MOST_PROSE} lines are no Kconfig"
+            raise ProseError([Fault(place=here, what=what, why="is this the right file?")])
         word = s.split(maxsplit=1)[0]
         near = near_word(word)
         if self._unknown == (self.filename, self.linenr - 1) and not near:

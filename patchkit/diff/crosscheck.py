@@ -10,6 +10,7 @@ every line with its kind. What unidiff 1.0 is known not to read is kept from it,
   lines of git's extended headers and without prose; `---`, `+++` and everything from `@@` on stay.
 - `GIT binary patch`: it knows that the file is binary and drops the content. Only text hunks are compared.
 - Empty lines behind a hunk: it adds them to the hunk as lines of an empty kind. These are left out.
+- A line like `@@ -1 +1 @@` in the message of a mail: it takes it for a hunk. It is kept from it where git am has prose.
 - A no-newline marker in another language than English behind a hunk: markers there are shown to it in English.
 - A `\r` or U+2028 within a line is a line end only to a text that was split by `str.splitlines`. It is given lines that
   were split on LF, as latin-1, so that any byte is a character.
@@ -21,8 +22,9 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from patchkit.counting import counted
+from patchkit.diff.mail import message_end
 from patchkit.diff.model import Hunk, Patch
-from patchkit.diff.text import inflate_patch
+from patchkit.diff.text import PatchText, read_text
 
 _MOST = 20
 _MARKER = "\\ No newline at end of file\n"
@@ -34,7 +36,7 @@ def crosscheck(raw: bytes, patch: Patch) -> tuple[str, ...]:
     from unidiff.errors import UnidiffParseError
 
     hunks = [hunk for file in patch.files for hunk in file.hunks]
-    lines = _lines(inflate_patch(raw, source=patch.source), hunks)
+    lines = _lines(read_text(raw, source=patch.source), hunks)
     try:
         theirs = list(_their_hunks(lines))
     except UnidiffParseError:
@@ -46,13 +48,18 @@ def crosscheck(raw: bytes, patch: Patch) -> tuple[str, ...]:
     return tuple(found[:_MOST])
 
 
-def _lines(raw: bytes, hunks: list[Hunk]) -> list[str]:
-    lines = [line + "\n" for line in raw.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n")]
+def _lines(text: PatchText, hunks: list[Hunk]) -> list[str]:
+    lines = [f"{line.decode('latin-1')}\n" for line in text.lines]
     lines[-1] = lines[-1][:-1]
+    floor = 0
     for hunk in hunks:
         last = hunk.line_number + len(hunk.lines) - 1
         if hunk.lines and hunk.lines[-1].startswith(b"\\"):
             lines[last] = _MARKER
+        for index in range(floor, hunk.line_number - 1):
+            if lines[index].startswith("@@ -") and message_end(text, floor, index) is not None:
+                lines[index] = "#\n"
+        floor = last + 1
     return [line for line in lines if line]
 
 

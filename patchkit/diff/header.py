@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from patchkit.diff.damage import check_words
 from patchkit.diff.model import BINARY_MARKER, Change
 from patchkit.diff.names import (
     NameLine,
@@ -107,7 +108,9 @@ def _read_any_header(text: PatchText, index: int) -> Header | None:
     change = _change_by_null(text, fields, _change_by_word(text, fields), lines)
     old, new = _git_names(text, index, fields, change, lines)
     old_mode, new_mode = _modes(text, fields, new if change is Change.CREATE else old)
-    blobs = _INDEX.match(fields[b"index "][1]) if b"index " in fields else None
+    found = _INDEX.match(fields[b"index "][1]) if b"index " in fields else None
+    blobs = (found[1].decode(), found[2].decode()) if found is not None else ("", "")
+    check_words(text, fields, blobs, change.value)
     return Header(
         change=change,
         old_name=None if change is Change.CREATE else old,
@@ -117,8 +120,8 @@ def _read_any_header(text: PatchText, index: int) -> Header | None:
         stop=stop,
         old_mode=old_mode,
         new_mode=new_mode,
-        old_blob=blobs[1].decode() if blobs else "",
-        new_blob=blobs[2].decode() if blobs else "",
+        old_blob=blobs[0],
+        new_blob=blobs[1],
         metadata=_acts_alone(change, fields),
     )
 

@@ -8,6 +8,14 @@ from __future__ import annotations
 
 import re
 
+from patchkit.diff.damage import (
+    COUNTS_HINT,
+    ORPHANS,
+    check_behind_header,
+    check_counts,
+    check_orphan,
+    is_damaged_hunk,
+)
 from patchkit.diff.header import (
     BINARY_DIFFERS,
     DIFF_GIT,
@@ -16,6 +24,7 @@ from patchkit.diff.header import (
     read_git_header,
     read_traditional_header,
 )
+from patchkit.diff.mail import COMMIT, boundaries, check_encoding, message_end
 from patchkit.diff.model import BINARY_MARKER, MAX_BINARY, NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk, Patch
 from patchkit.diff.text import PatchText, read_text
 from patchkit.errors import PatchFormatError
@@ -25,28 +34,26 @@ HUNK_HEADER = compile_lazily(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{
 _ANY_NUMBERS = compile_lazily(rb"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@")
 _OLD, _NEW, _HUNK = b"--- ", b"+++ ", b"@@ -"
 _COMBINED = (b"diff --cc ", b"diff --combined ")
-_STARTS = (DIFF_GIT, _OLD, _HUNK, b"Binary files ", *_COMBINED)
+_STARTS = (DIFF_GIT, _OLD, _HUNK, b"Binary files ", *_COMBINED, *ORPHANS)
 _SIGNATURES = (b"-- ", b"--", b"-- \r", b"--\r", b"---", b"---\r")
 _BODY = (b"+", b"-", b" ", NO_NEWLINE)
 _CHANGES = (b"+", b"-")
-_COUNTS_HINT = "make the patch anew, or correct the counts with `recountdiff`"
 _MAX_NUMBER = 999_999_999
 _MARKER = NO_NEWLINE + b" "
-# What begins another commit between two files: of `git format-patch --stdout`, `git log -p --reverse`, `hg export`.
-_COMMIT = compile_lazily(rb"(From|commit) [0-9a-f]{40}([0-9a-f]{24})?[ \r]?|# HG changeset patch\r?$")
 _STRIPPED = (b"", b"\r")  # an empty context line whose blank was stripped on the way
 
 
 class _Reader:
     """Where the reading stands: `floor` is behind the last file; `bare_returns` are body lines that are only a CR.
 
-    `commit` counts the commits of a mailbox.
+    `commit` counts the commits of a mailbox; `boundaries` part a mail, once they have been asked for.
     """
 
-    __slots__ = ("bare_returns", "binary_room", "commit", "floor", "spans", "text")
+    __slots__ = ("bare_returns", "binary_room", "boundaries", "commit", "floor", "spans", "text")
 
     def __init__(self, text: PatchText) -> None:
         self.text = text
+        self.boundaries: tuple[bytes, ...] | None = None
         self.binary_room = MAX_BINARY
         self.commit = 0
         self.floor = 0
@@ -65,6 +72,7 @@ def parse_patch(raw: bytes, *, source: str) -> Patch:
         from patchkit.diff.recognise import no_diff_error
 
         raise no_diff_error(text)
+    check_encoding(text, reader.spans)
     crlf = _is_converted(reader)
     return Patch(
         source=source,
@@ -79,24 +87,38 @@ def parse_patch(raw: bytes, *, source: str) -> Patch:
 
 def _find_header(text: PatchText, floor: int) -> Header | None:
     """Find the next file's header, as git's find_header does; prose before it is passed over."""
+    head: int | None = None  # a `diff --git` line that no header follows
+    prose = floor  # the end of the message of a mail, once a line of it was met that looks like one of a diff
     for index in range(floor, text.end):
         line = text.lines[index]
-        if not line.startswith(_STARTS):
+        if index < prose or not line.startswith(_STARTS):
             continue
         header = None
         if line.startswith(DIFF_GIT):
-            header = read_git_header(text, index)
+            header, head = read_git_header(text, index), index
         elif line.startswith(_OLD):
             header = _traditional(text, index, floor)
         elif line.startswith(_COMBINED):
             raise _combined_error(text, index)
-        elif line.startswith(_HUNK):
-            if HUNK_HEADER.match(line):
-                raise text.error(index, "hunk without a file header", why="no `---` and `+++` lines stand above it")
+        elif (end := message_end(text, floor, index)) is not None:
+            prose = end
         else:
-            header = read_binary_notice(text, index)
+            header = _read_lone_line(text, index, head=head, floor=floor)
         if header is not None:
             return header
+    return None
+
+
+def _read_lone_line(text: PatchText, index: int, *, head: int | None, floor: int) -> Header | None:
+    """Read a notice of binary files. A hunk or a part of a header that is not where it belongs is an error."""
+    line = text.lines[index]
+    if line.startswith(_HUNK):
+        if HUNK_HEADER.match(line):
+            raise text.error(index, "hunk without a file header", why="no `---` and `+++` lines stand above it")
+    elif line.startswith(ORPHANS):
+        check_orphan(text, index, head=head, floor=floor)
+    else:
+        return read_binary_notice(text, index)
     return None
 
 
@@ -129,17 +151,19 @@ def _read_file(reader: _Reader, header: Header) -> FilePatch:
         hunks.append(hunk)
     binary = None
     if hunks:
-        _check_behind(text, index)
+        _check_behind(reader, index)
         _check_sides(text, header, hunks)
     else:
         binary, index = _read_binary(reader, index)
+        if binary is None and header.change is not Change.DELETE:
+            check_behind_header(text, index, created=header.new_blob if header.change is Change.CREATE else "")
         if binary is None and not header.metadata:
             raise text.error(
                 header.start, "a file header without any change", why="expected `@@ -` or `GIT binary patch`"
             )
     top = reader.floor if reader.spans else header.start  # what stands above the first file is the preamble
     head = text.join(top, hunks[0].line_number - 1 if hunks else index)
-    if reader.spans and any(map(_COMMIT.match, text.lines[reader.floor : header.start])):
+    if reader.spans and any(map(COMMIT.match, text.lines[reader.floor : header.start])):
         reader.commit += 1
     reader.spans.append((header.start, index))
     reader.floor = index
@@ -267,7 +291,7 @@ def _body_end_line_by_line(reader: _Reader, index: int, old_count: int, new_coun
             why = "it ends a side of the file, and this line cannot follow"
             raise text.error(stop, "a no-newline marker is out of place", why=why)
         stop += 1
-    _check_counts(text, index, stop, (old_count - old, old_count), (new_count - new, new_count))
+    check_counts(text, index, stop, (old_count - old, old_count), (new_count - new, new_count))
     return stop
 
 
@@ -276,30 +300,24 @@ def _ended_by(before: bytes) -> bytes:
     return {b"-": b"- \r", b"+": b"+ \r", NO_NEWLINE: NO_NEWLINE}.get(before, b"+- \r")
 
 
-def _check_counts(text: PatchText, index: int, stop: int, old: tuple[int, int], new: tuple[int, int]) -> None:
-    """Hold what was counted (first) against what the `@@` line says (second)."""
-    lines = f"line {index + 1} says {old[1]} old and {new[1]} new lines, here are {old[0]} and {new[0]}"
-    if old[0] < old[1] or new[0] < new[1]:
-        if stop >= text.end:
-            raise text.error(stop, "the patch ends in the middle of a hunk", why=lines, hint="fetch the patch again")
-        raise text.error(stop, "the hunk is shorter than it says", why=lines, hint=_COUNTS_HINT)
-    if old[0] > old[1] or new[0] > new[1]:
-        raise text.error(index, "the hunk's counts are wrong", why=lines, hint=_COUNTS_HINT)
-    if old[1] == new[1] and not any(line[:1] in _CHANGES for line in text.lines[index + 1 : stop]):
-        raise text.error(index, "the hunk changes nothing", why="it has no line that begins with + or -")
-
-
-def _check_behind(text: PatchText, index: int) -> None:
+def _check_behind(reader: _Reader, index: int) -> None:
     """Refuse lines behind a hunk that look like the rest of it: git passes over them and loses them."""
+    text = reader.text
     blank = index
     while blank < text.end and text.lines[blank] in _STRIPPED:
         blank += 1
     line = text.lines[blank] if blank < text.end else b""
+    if blank == index and is_damaged_hunk(line):
+        raise _header_error(text, blank)
     if not line.startswith(_BODY if blank == index else _CHANGES) or line[:2] == _MARKER or line in _SIGNATURES:
         return
     if line.startswith(_OLD) and blank + 1 < text.end and text.lines[blank + 1].startswith(_NEW):
         return
-    raise text.error(blank, "the hunk is longer than it says", why="this line is not counted in it", hint=_COUNTS_HINT)
+    if reader.boundaries is None:
+        reader.boundaries = boundaries(text.lines[: reader.spans[0][0] if reader.spans else index])
+    if line.startswith(reader.boundaries):
+        return
+    raise text.error(blank, "the hunk is longer than it says", why="this line is not counted in it", hint=COUNTS_HINT)
 
 
 def _check_sides(text: PatchText, header: Header, hunks: list[Hunk]) -> None:

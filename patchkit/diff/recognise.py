@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from patchkit.diff.mail import DECODE
 from patchkit.diff.text import PatchText
 from patchkit.errors import PatchFormatError
 
@@ -22,6 +23,7 @@ _LOOKS = (
         "make it anew with `diff -u`: no script is run",
     ),
     (rb"(?m)^(?:--- .*\n\+\+\+ |diff --git |Index: )", "a diff's head without a hunk", "hunks begin with `@@ -`"),
+    (rb"(?im)^content-transfer-encoding:[ \t]*base64\b", "a mail in base64", DECODE),
     (rb"\0", "a binary file", "give the unified diff itself"),
 )
 _SAMPLE = 200  # lines, and no more bytes of them than this: a file of zeros is one line

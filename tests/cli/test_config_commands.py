@@ -806,24 +806,30 @@ def test_value_that_nobody_means_is_refused(
         assert len(err) < 1000
 
 
-def test_patch_that_needs_the_tree_it_was_cut_against_is_left_to_apply(
-    patchkit: Patchkit, where: tuple[str, ...], site: Path, own: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("toggle", "values"),
+    [("select", "ny"), ("guard", "ny"), ("guard", "yn")],
+    ids=["select, on", "guard, on", "guard, off"],
+)
+def test_patch_that_needs_the_tree_it_was_cut_against_is_switched_with_it(
+    patchkit: Patchkit, where: tuple[str, ...], site: Path, own: Path, tmp_path: Path, toggle: str, values: str
 ) -> None:
     bare = b"--- a/vllm/kernel.cu\n+++ b/vllm/kernel.cu\n@@ -5,0 +6 @@\n+more\n"
-    (own / "vllm/0.6.3/0002-kernel.patch").write_bytes(header("kernel", Config="KERNEL") + bare)
-    settings = ("CONFIG_SCALE=y", "CONFIG_KERNEL=y")
+    patch = own / "vllm/0.6.3/0002-kernel.patch"
+    patch.write_bytes(header("kernel", Config="KERNEL", Toggle=toggle) + bare)
     base = shutil.copytree(site, tmp_path / "base")
-    assert patchkit("apply", *where, "--unlocked").status == 0
+    given = ("--set", "CONFIG_SCALE=y", "--set", f"CONFIG_KERNEL={values[0]}")
+    assert patchkit("apply", *where, "--unlocked", "--base", base, *given).status == 0
     before = snapshot(site)
-    said = patchkit("config", "set", *settings, *where)
+    setting = f"CONFIG_KERNEL={values[1]}"
+    said = patchkit("config", "set", setting, *where)
     assert (said.status, snapshot(site)) == (1, before)
     assert "no context: needs --base or a lock" in said.out
-    step = "`patchkit apply` takes it: --base DIR is the tree that the series was cut against, --set the settings"
+    step = "`patchkit config set` takes it with --base DIR: the tree that the series was cut against"
     assert said.out.endswith(f"next: {step}\n")
-    assert patchkit("config", "set", *settings, *where, "--json").document["next"] == step
-    given = [word for setting in settings for word in ("--set", setting)]
-    assert patchkit("apply", *where, "--unlocked", "--base", base, *given).status == 0
-    assert (site / "vllm/kernel.cu").read_text() == FILES["vllm/kernel.cu"].replace("line 5\n", "line 5\nmore\n")
+    assert patchkit("config", "set", setting, *where, "--json").document["next"] == step
+    assert patchkit("config", "set", setting, *where, "--base", base).status == 0
+    assert "more\n" in (site / "vllm/kernel.cu").read_text()
 
 
 def test_plan_says_what_apply_does_where_no_file_changes(

@@ -297,9 +297,38 @@ def test_refusal_names_the_toggle_below_that_takes_the_lines_out(
     capsys.readouterr()
     _run(command, "--root", root, "--patches", series, status=1)
     said = capsys.readouterr().err
-    assert "0001-ours.patch edits lines of 0002-fast.patch in vllm/engine.py, which CONFIG_FAST switches off" in said
+    place = "0001-ours.patch:13 edits lines of 0002-fast.patch in vllm/engine.py"
+    assert f"{place}, which CONFIG_FAST switches off: CONFIG_FAST=y, or gate it: `Config: FAST`" in said
     _run(command, "--root", root, "--patches", series, "--set", "CONFIG_FAST=y")
     assert "switches off" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("below", ["guard", "select"])
+@pytest.mark.parametrize("on", ["y", "n"])
+def test_refusal_of_a_guard_says_which_line_of_the_kconfig_lets_it_stand_on_lines_below(
+    on: str, below: str, shipped: Path, wheel: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lower = shipped / "0002-fast.patch"
+    lower.write_text(lower.read_text().replace("Config: FAST\n", f"Config: FAST\nToggle: {below}\n"))
+    (shipped.parent / "Kconfig").write_text('config FAST\n\tbool "fast"\n')
+    _run("series", "lock", "vllm/0.6.3", "--artifact", wheel)
+    series = _begun(wheel, lambda text: text.replace("\n\nimport os", "\n\nimport sys\nimport os"), "--config", "OWN")
+    upper = series / "0001-ours.patch"
+    upper.write_text(upper.read_text().replace("Config: OWN\n", "Config: OWN\nToggle: guard\n"))
+    (series / "Kconfig").write_text('config OWN\n\tbool "own"\n')
+    _run("series", "lock", "--patches", series, "--artifact", wheel)
+    capsys.readouterr()
+    options = ("--root", root, "--patches", series, "--set", f"CONFIG_OWN={on}")
+    is_refused = (on, below) != ("n", "guard")
+    _run("plan", *options, status=is_refused)
+    captured = capsys.readouterr()
+    place = "0001-ours.patch:16 has in its context, at `# fast`, what is made by 0002-fast.patch in vllm/engine.py"
+    what = f"{place}, which CONFIG_FAST switches off: CONFIG_FAST=y, or let OWN `depends on FAST` in the Kconfig"
+    assert (captured.out + captured.err).count(what) == is_refused
+    (series / "Kconfig").write_text('config OWN\n\tbool "own"\n\tdepends on FAST\n')
+    _run("series", "lock", "--patches", series, "--artifact", wheel)
+    _run("plan", "--root", root, "--patches", series)
+    _run("plan", *options[:-1], "CONFIG_OWN=y", "--set", "CONFIG_FAST=y")
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,14 @@ def test_a_module_that_is_loaded_already_is_the_one_that_click_gets(checkout: Pa
     assert run.stdout == "True\n"
 
 
+def test_ctrl_c_is_awaited_before_anything_else_is_loaded(checkout: Path) -> None:
+    """What is loaded before `main` runs is loaded while Ctrl-C is answered by a traceback."""
+    code = "before = {*sys.modules}; import patchkit.cli.start; print(*{*sys.modules} - before)"
+    command = [sys.executable, "-c", f"import os, sys; sys.path[:0] = {sys.path!r}; {code}"]
+    run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    assert {*run.stdout.split()} <= {"patchkit", "patchkit.cli", "patchkit.cli.start", "__future__", "gc"}
+
+
 @pytest.mark.parametrize("json_wanted", [False, True])
 def test_ctrl_c_before_click_is_loaded_is_an_interruption_like_any_other(
     checkout: Path, tmp_path: Path, json_wanted: bool

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import kconfiglib
 import pytest
 
+from patchkit.config import kconfig_parser
 from patchkit.config.fault import Fault, KconfigError
 from patchkit.config.kconfig import Menu, load_kconfig
 from patchkit.config.kconfig_parser import KconfigSource
@@ -263,12 +264,36 @@ def test_a_line_passed_over_makes_no_other_fault() -> None:
 
 def test_so_many_lines_are_wrong_that_reading_ends() -> None:
     wrong = 'config A\n\tbool "A"\n' + "\tdefault m\n" * 200
-    with pytest.raises(KconfigError, match="there may be more") as refused:
+    with pytest.raises(
+        KconfigError, match="ended at vllm/Kconfig:53: 149 lines behind it were not looked at"
+    ) as refused:
         load(wrong)
     assert len(refused.value.faults) == 51
     with pytest.raises(KconfigError, match="there may be more") as refused:
         load(wrong + "#" * (1 << 20))
     assert len(refused.value.faults) == 2
+
+
+@pytest.mark.parametrize("above", ["", "config A\n\tbool\n"])
+def test_a_file_of_prose_is_not_read_to_its_end(above: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its lines was compared with all words of Kconfig."""
+    asked: list[str] = []
+
+    def near(word: str) -> str:
+        asked.append(word)
+        return ""
+
+    monkeypatch.setattr(kconfig_parser, "near_word", near)
+    lines = 100_000
+    with pytest.raises(KconfigError) as refused:
+        load(above + "some prose\n" * lines)
+    before = above.count("\n")
+    assert [(fault.place, fault.what) for fault in refused.value.faults] == [
+        (f"vllm/Kconfig:{before + 1}", "`some` is no word of Kconfig"),
+        (f"vllm/Kconfig:{before + 502}", "more than 500 lines are no Kconfig"),
+    ]
+    assert f"ended at vllm/Kconfig:{before + 502}: {lines - 502:,} lines behind it" in refused.value.why
+    assert len(asked) < 2000
 
 
 def test_a_loop_is_told_behind_lines_that_are_wrong() -> None:
