@@ -108,7 +108,7 @@ def refusal(problem: Problem) -> str:
 
 
 def _computed(problem: Problem) -> int:
-    """Return the pairs of a head in the boxes of keys that warpgroups multiply; `span` in prefill.cu says which."""
+    """Return the pairs of a head in the boxes of keys that warpgroups multiply; `span` in work.cuh says which."""
     if not problem.equal_lengths:
         return 0
     queries = _ROWS // pack_of(problem.heads // problem.kv_heads, _MOST_PACKED)
