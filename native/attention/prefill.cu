@@ -221,6 +221,9 @@ struct Consumer {
     Storage<S> &s;
     int group, thread; // number of the warpgroup, thread in it
     Rows rows;
+    // The values of a tile are held while tiles behind it are skipped, which are those between the last keys of the
+    // first and of the last warpgroup; with no buffer left for the next tile, both sides would wait for ever.
+    static_assert((ROWS - GROUP_ROWS + N - 1) / N < STAGES);
     View<N, Pack> view;
     float out[D / 2];
 
@@ -652,7 +655,8 @@ cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaSt
     if (error != cudaSuccess)
         return error;
     constexpr int QUERIES = S::ROWS / Pack;
-    cut_work(a, QUERIES, c.max_query);
+    if (!cut_work(a, QUERIES, c.max_query))
+        return cudaErrorInvalidValue;
     clear<<<1, 1, 0, stream>>>(a.next, a.odd);
     if ((error = cudaGetLastError()) != cudaSuccess)
         return error;

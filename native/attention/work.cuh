@@ -62,13 +62,17 @@ inline int rows_at_once(int page_size)
     return unit;
 }
 
-// Says how the work of a call is cut: tiles of so many queries, of sequences that have at most `max_query`.
-inline void cut_work(Arguments &a, int queries, int max_query)
+// Says how the work of a call is cut: tiles of so many queries, of sequences that have at most `max_query`. False where
+// there are more pieces than can be numbered.
+inline bool cut_work(Arguments &a, int queries, int max_query)
 {
-    a.tiles = a.tokens / queries + a.batch;
-    int levels = (max_query + queries - 1) / queries;
-    a.levels = levels * a.batch <= 2 * a.tiles ? levels : 0; // else most levels of most sequences are empty
-    a.pieces = (a.levels ? a.levels * a.batch : a.tiles) * a.packs;
+    constexpr int64_t MOST_PIECES = 1 << 30; // every block asks for one more than there are
+    int64_t tiles = int64_t{a.tokens / queries} + a.batch, levels = (int64_t{max_query} + queries - 1) / queries;
+    if (levels * a.batch > 2 * tiles)
+        levels = 0; // most levels of most sequences are empty
+    int64_t pieces = (levels ? levels * a.batch : tiles) * a.packs;
+    a.tiles = static_cast<int>(tiles), a.levels = static_cast<int>(levels), a.pieces = static_cast<int>(pieces);
+    return pieces <= MOST_PIECES;
 }
 
 // --- of a block ------------------------------------------------------------------------------------------------------

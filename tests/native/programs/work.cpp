@@ -7,6 +7,7 @@
 #include "work.cuh"
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
@@ -343,7 +344,8 @@ void try_batch()
     batch.head_dim = D, batch.pack = Pack, batch.packs = pick(1, 3);
     batch.max_query += pick(0, 3) ? 0 : pick_size(2000); // what a caller knows may be more than there is
     Arguments a = arguments_for(0);
-    cut_work(a, QUERIES, batch.max_query);
+    if (!cut_work(a, QUERIES, batch.max_query))
+        fail("there are too many pieces of work");
     ++(a.levels ? counts.by_levels : counts.by_tiles);
     hand_out<D, N, Groups, Pack>(a, true);
     a.levels = a.levels ? 0 : (batch.max_query + QUERIES - 1) / QUERIES; // the other way
@@ -351,11 +353,26 @@ void try_batch()
     hand_out<D, N, Groups, Pack>(a, false);
 }
 
+// What 32 bits do not hold: levels of many sequences of which one may be long, and pieces of very many.
+void try_large()
+{
+    Arguments a{};
+    a.tokens = 1 << 20, a.batch = 1 << 16, a.packs = 2;
+    for (int max_query : {1 << 21, 1 << 30, INT_MAX})
+        if (!cut_work(a, 32, max_query) || a.levels || a.pieces != ((1 << 15) + (1 << 16)) * 2)
+            fail("%d sequences of up to %d queries give %d levels and %d pieces", a.batch, max_query, a.levels,
+                 a.pieces);
+    a.packs = 1 << 15;
+    if (cut_work(a, 32, 1))
+        fail("%d sequences of %d packs of heads give %d pieces", a.batch, a.packs, a.pieces);
+}
+
 } // namespace
 
 int main(int, char **given)
 {
     std::signal(SIGSEGV, fail_outside);
+    try_large();
     dice.seed(std::atoi(given[1]));
     for (int i = std::atoi(given[2]); i-- > 0;) {
 #define SHAPE(dim, keys, groups)                                                                                       \
