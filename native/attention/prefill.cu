@@ -11,52 +11,20 @@
 // there are to take them in turn; not the unit for exponentials: with polynomials for a quarter of them (as in
 // FlashAttention 4) it was slower.
 //
-// Keys come in boxes of 32: first those of the window from its first key on, then those of the anchors, so that a tile
-// of N keys may hold the end of the one and the other. Only tiles that some row does not see wholly are masked, box by
-// box. Where the last tile has one box only, only that is copied and multiplied.
-//
-// Where keys lie in pages, the window begins at a whole box, and the rows of a box that share a page are a copy of
-// their own. A warp starts those of keys, another those of values: small copies cost as much to start as large ones.
+// Which keys that are, in which order, and which of them are masked is arithmetic in work.cuh. Where keys lie in pages,
+// a warp starts the copies of keys, another those of values: small copies cost as much to start as large ones.
 
 #include "call.h"
 #include "hopper.cuh"
+#include "work.cuh"
 
 #include <cuda_runtime.h>
 
 namespace patchkit
 {
 
-constexpr int BOX = 32;        // keys of a box
-constexpr int LEAST_UNIT = 8;  // rows copied at once: those of a swizzle, and a warp has lanes for them
-constexpr int GROUP_ROWS = 64; // of a warpgroup
 constexpr int QUERY_STAGES = 2;
 constexpr float GROWTH = 8.f; // how far, in units of log 2, a row's scores may pass its base before it is rescaled
-
-struct Arguments {
-    void *out;               // [Tq, H, D], contiguous
-    float *lse;              // [H, Tq]
-    const int *query_starts; // [B + 1]
-    const int *key_starts;   // [B + 1], for packed keys
-    const int *key_lengths;  // [B], for pages
-    const int *table;        // [B, pages], or null
-    int64_t table_row;       // its stride
-    int page_size, unit;     // rows of a page, and of what is copied at once
-    int *odd;                // how many tiles are listed behind it, then their numbers
-    int odd_room;
-    int *next; // how many pieces of work were handed out, beyond the first of every block
-    int tokens, batch, heads, group, packs;
-    int tiles;  // of all sequences, for a head
-    int levels; // most tiles of a sequence, where work goes by them; else 0
-    int pieces; // of work
-    int window, anchors;
-    float factor; // scale * log2(e)
-};
-
-// What a tile of rows has to do. The warp that copies finds it and hands it on with the queries; pack -1 is the end.
-struct Work {
-    int pack, sequence, begin, count, first, key_begin, keys, offset;
-    int low, window_boxes, boxes, anchor_end;
-};
 
 // Head dim, keys of a tile, warpgroups that compute.
 template <int HeadDim, int Keys, int Groups>
@@ -95,60 +63,6 @@ __device__ __forceinline__ Place place_of(uint32_t use)
     return {static_cast<int>(use % Stages), (use / Stages) & 1};
 }
 
-// The longest pieces come first, the short ones at the beginning of a sequence last: they fill the time in which some
-// multiprocessors are still at work. Heads go before tiles, so that a token's row of memory is read at one time.
-template <int Rows, int Pack, bool Paged>
-__device__ __forceinline__ bool find_work(const Arguments &a, int number, Work &w)
-{
-    constexpr int QUERIES = Rows / Pack;
-    if (a.levels) { // the last tiles of all sequences, then those before them
-        w.pack = number % a.packs;
-        w.sequence = number / a.packs % a.batch;
-        w.begin = a.query_starts[w.sequence];
-        w.count = a.query_starts[w.sequence + 1] - w.begin;
-        w.first = ((w.count + QUERIES - 1) / QUERIES - 1 - number / a.packs / a.batch) * QUERIES;
-    } else {
-        int tile = a.tiles - 1 - number / a.packs;
-        w.pack = number % a.packs;
-        int low = 0, high = a.batch; // sequence b owns the tiles from starts[b] / QUERIES + b on
-        while (high - low > 1) {
-            int middle = (low + high) / 2;
-            if (a.query_starts[middle] / QUERIES + middle <= tile)
-                low = middle;
-            else
-                high = middle;
-        }
-        w.sequence = low;
-        w.begin = a.query_starts[low];
-        w.count = a.query_starts[low + 1] - w.begin;
-        w.first = (tile - w.begin / QUERIES - low) * QUERIES;
-    }
-    w.key_begin = Paged ? 0 : a.key_starts[w.sequence];
-    w.keys = Paged ? a.key_lengths[w.sequence] : a.key_starts[w.sequence + 1] - w.key_begin;
-    if (w.first < 0 || w.first >= w.count)
-        return false;
-    w.offset = w.keys - w.count;
-    int last = min(w.first + QUERIES, w.count) - 1;
-    int end = max(min(w.keys, w.offset + last + 1), 0);
-    w.low = max(w.offset + w.first - a.window + 1, 0);
-    if (w.low < BOX || Paged)
-        w.low = w.low / BOX * BOX; // one box for both; pages are copied from whole boxes on
-    w.low = min(w.low, end);
-    w.anchor_end = max(min(min(a.anchors, w.low), w.keys), 0);
-    w.window_boxes = (end - w.low + BOX - 1) / BOX;
-    w.boxes = w.window_boxes + (w.anchor_end + BOX - 1) / BOX;
-    return true;
-}
-
-__device__ __forceinline__ int first_key(int low, int window_boxes, int box)
-{
-    return box < window_boxes ? low + box * BOX : (box - window_boxes) * BOX;
-}
-
-// The same number, known to the compiler to be the same in all threads of a warp: addresses made from it cost them no
-// steps.
-__device__ __forceinline__ int same(int number) { return __shfl_sync(0xffffffff, number, 0); }
-
 // How the copy engine sees the tensors: a warpgroup's rows of queries, a whole tile of keys or values, and a box of
 // them; of pages, as many rows as are copied at once in place of a tile, and no boxes.
 struct Maps {
@@ -161,23 +75,6 @@ __device__ __forceinline__ int lane_number()
     int lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
-}
-
-// Where the rows lie that a lane copies of a tile in pages; page -1 is outside the tensor.
-struct Spot {
-    int page, row;
-};
-
-// Of `row` of the tile that begins with a box. Behind the last key come zeros, as the copy engine gives for what lies
-// outside the tensor: the table has no pages there.
-__device__ __forceinline__ Spot find_spot(const Arguments &a, const Work &w, int box, int row)
-{
-    box += row / BOX;
-    int key = box < w.boxes ? first_key(w.low, w.window_boxes, box) + row % BOX : w.keys;
-    if (key >= w.keys)
-        return {-1, 0};
-    uint32_t place = key, size = a.page_size; // division of what has no sign takes fewer registers
-    return {a.table[w.sequence * a.table_row + place / size], static_cast<int>(place % size)};
 }
 
 // What copies: a thread, or for pages two warps.
@@ -212,8 +109,8 @@ struct Producer {
                                               const CUtensorMap *one, uint64_t *full, const Work &w, int box,
                                               int kv_head) const
     {
-        barrier_expect(full, min(w.boxes - box, N / BOX) * BOX * D * 2);
-        if (box + N / BOX <= w.window_boxes) {
+        barrier_expect(full, tile_boxes<N>(w, box) * BOX * D * 2);
+        if (is_run<N>(w, box)) {
             for (int half = 0; half < HALVES; ++half)
                 copy_box(to[half][0], tile, full, half * 64, w.key_begin + first_key(w.low, w.window_boxes, box),
                          kv_head);
@@ -248,7 +145,7 @@ struct Producer {
             Place p = place_of<STAGES>(tiles++);
             Spot spot = next;
             next = find_spot(a, w, box + N / BOX, row); // early: the answer takes a while
-            int rows = min(w.boxes - box, N / BOX) * BOX;
+            int rows = tile_boxes<N>(w, box) * BOX;
             barrier_wait(&(Values ? s.value_empty : s.key_empty)[p.slot], p.parity ^ 1);
             uint64_t *full = &(Values ? s.value_full : s.key_full)[p.slot];
             if (leads())
@@ -311,13 +208,6 @@ struct Producer {
     }
 };
 
-// The two rows that a thread holds: accumulator r of [n / 8][4] is row r / 2 % 2, column n + thread % 4 * 2 + r % 2.
-// Weights are 2^(score * factor - base); the base follows the largest score, but not at every step.
-struct Rows {
-    int position; // of the first; the other is 8 rows below
-    float base[2], total[2];
-};
-
 template <class S, int Pack, bool Bfloat>
 struct Consumer {
     static constexpr int D = S::D, N = S::N, ROWS = S::ROWS, STAGES = S::STAGES;
@@ -331,25 +221,11 @@ struct Consumer {
     Storage<S> &s;
     int group, thread; // number of the warpgroup, thread in it
     Rows rows;
-    int low, window_boxes, boxes,
-        anchor_end;                  // of the work; registers are dear, the rest of it is read where it is needed
-    int low_position, high_position; // of this warpgroup's rows
-    int lead, gap, tail, whole, end; // tiles, as `span` says
+    // The values of a tile are held while tiles behind it are skipped, which are those between the last keys of the
+    // first and of the last warpgroup; with no buffer left for the next tile, both sides would wait for ever.
+    static_assert((ROWS - GROUP_ROWS + N - 1) / N < STAGES);
+    View<N, Pack> view;
     float out[D / 2];
-
-    // The tiles that none of this warpgroup's rows sees: 0 .. lead, before its window, and gap .. tail, between its
-    // last key and what shares a tile with anchors. Tiles from `whole` on have one box.
-    __device__ __forceinline__ void span()
-    {
-        int all = (boxes + N / BOX - 1) / (N / BOX), from = low_position - a.window + 1 - low;
-        whole = boxes / (N / BOX);
-        tail = boxes == window_boxes ? all : window_boxes / (N / BOX);
-        lead = low < a.anchors ? 0 : min(max(from, 0) / N, tail);
-        gap = max(min((high_position - low + N) / N, tail), lead);
-        if (low_position > high_position)
-            lead = gap = tail = all;
-        end = all;
-    }
 
     __device__ __forceinline__ void skip(uint32_t use) const
     {
@@ -382,45 +258,6 @@ struct Consumer {
 #pragma unroll
         for (int step = 0; step < Steps; ++step)
             MultiplyRegisters<D, Bfloat>::run(out, weights[step], tile_descriptor(v + step * (16 * 128 >> 4)));
-    }
-
-    // Hides keys from rows. A box of the window is looked at by position; one of the anchors only has an end.
-    template <int Held>
-    __device__ __forceinline__ void mask(float (&scores)[Held], int tile) const
-    {
-        int box = tile * (N / BOX), start = low + tile * N;
-        if (tile < tail && start + N - 1 <= low_position && high_position - start < a.window)
-            return;
-#pragma unroll
-        for (int i = 0; i < Held * 2 / BOX; ++i) {
-            int key = first_key(low, window_boxes, box + i), window = a.window, column = thread % 4 * 2;
-            int own = rows.position - key - column, anchors = a.anchors - key - column;
-            bool after = key + BOX - 1 > low_position, before = high_position - key >= window;
-            if (box + i >= window_boxes) {
-                int end = box + i < boxes ? anchor_end - key : 0;
-                if (end < BOX)
-                    mask_box(scores, i, [end = end - column](int step, int) { return step < end; });
-            } else if (before && (after || key < a.anchors)) {
-                mask_box(scores, i, [=](int step, int more) {
-                    return (step <= own + more) & ((step > own + more - window) | (step < anchors));
-                });
-            } else if (after) {
-                mask_box(scores, i, [=](int step, int more) { return step <= own + more; });
-            } else if (before) {
-                mask_box(scores, i, [=](int step, int more) { return step > own + more - window; });
-            }
-        }
-    }
-
-    // `seen` is asked about columns, as steps from the thread's first one, and told how far a row stands behind the
-    // first.
-    template <int Held, class Seen>
-    __device__ __forceinline__ void mask_box(float (&scores)[Held], int i, Seen seen) const
-    {
-#pragma unroll
-        for (int r = 0; r < 16; ++r)
-            if (!seen(r / 4 * 8 + r % 2, r / 2 % 2 * (8 / Pack)))
-                scores[i * 16 + r] = -INFINITY;
     }
 
     // Moves the bases of the rows to their largest scores, and says by how much the rows shrink. As long as no score of
@@ -492,16 +329,16 @@ struct Consumer {
     // is none.
     __device__ __forceinline__ bool seek(Tile &tile) const
     {
-        if (tile.number == gap)
-            for (; tile.number < tail; ++tile.number)
+        if (tile.number == view.gap)
+            for (; tile.number < view.tail; ++tile.number)
                 skip(tile.use++);
-        return tile.number < end;
+        return tile.number < view.end;
     }
 
     __device__ __forceinline__ Tile first_tile(uint32_t use) const
     {
         Tile tile{0, use};
-        for (; tile.number < lead; ++tile.number)
+        for (; tile.number < view.lead; ++tile.number)
             skip(tile.use++);
         return tile;
     }
@@ -547,7 +384,7 @@ struct Consumer {
         wgmma_wait<0>();
         pin(scores);
         release_keys(tile);
-        mask(scores, tile.number);
+        view.mask(scores, tile.number, rows, thread, a);
         rebase(scores, shrink);
         soften(scores);
         pack_weights(scores, weights);
@@ -569,7 +406,7 @@ struct Consumer {
         wgmma_wait<1>();
         pin(scores);
         release_keys(tile);
-        mask(scores, tile.number);
+        view.mask(scores, tile.number, rows, thread, a);
         bool grown = rebase(scores, shrink);
         soften(scores);
         wgmma_wait<0>();
@@ -594,14 +431,14 @@ struct Consumer {
         uint32_t weights[N / 16][4], last[BOX / 16][4];
         if (!seek(tile))
             return;
-        if (tile.number < whole) {
+        if (tile.number < view.whole) {
             begin<N / 2>(weights, tile, query_slot);
             Tile before = tile;
-            for (tile = tile.following(); seek(tile) && tile.number < whole; tile = tile.following()) {
+            for (tile = tile.following(); seek(tile) && tile.number < view.whole; tile = tile.following()) {
                 advance<N / 2>(weights, before, weights, tile, query_slot);
                 before = tile;
             }
-            if (tile.number == end) {
+            if (tile.number == view.end) {
                 finish(weights, before);
                 return;
             }
@@ -691,13 +528,8 @@ struct Consumer {
             const Work &w = s.work[q.slot];
             if (w.pack < 0)
                 return;
-            low = same(w.low), window_boxes = same(w.window_boxes), boxes = same(w.boxes),
-            anchor_end = same(w.anchor_end);
-            int from = same(w.first) + group * (GROUP_ROWS / Pack);
-            low_position = same(w.offset) + from;
-            high_position = same(w.offset) + min(from + GROUP_ROWS / Pack, same(w.count)) - 1;
-            span();
-            rows.position = low_position + (thread / 32 * 16 + thread % 32 / 4) / Pack;
+            view.take(w, group, a);
+            rows.position = view.position(thread);
 #pragma unroll
             for (int row = 0; row < 2; ++row)
                 rows.base[row] = -INFINITY, rows.total[row] = 0.f;
@@ -705,7 +537,7 @@ struct Consumer {
             for (int i = 0; i < D / 2; ++i)
                 out[i] = 0.f;
             attend(first_tile(tiles), q.slot);
-            tiles += end;
+            tiles += view.end;
             store(w);
             asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); // all have read the work
             if (thread == 0)
@@ -823,10 +655,8 @@ cudaError_t launch(Arguments a, const PatchkitPrefill &c, int processors, cudaSt
     if (error != cudaSuccess)
         return error;
     constexpr int QUERIES = S::ROWS / Pack;
-    a.tiles = a.tokens / QUERIES + a.batch;
-    int levels = (c.max_query + QUERIES - 1) / QUERIES;
-    a.levels = levels * a.batch <= 2 * a.tiles ? levels : 0; // else most levels of most sequences are empty
-    a.pieces = (a.levels ? a.levels * a.batch : a.tiles) * a.packs;
+    if (!cut_work(a, QUERIES, c.max_query))
+        return cudaErrorInvalidValue;
     clear<<<1, 1, 0, stream>>>(a.next, a.odd);
     if ((error = cudaGetLastError()) != cudaSuccess)
         return error;
@@ -885,10 +715,7 @@ extern "C" __attribute__((visibility("default"))) const char *patchkit_prefill_m
 extern "C" __attribute__((visibility("default"))) int patchkit_prefill(const PatchkitPrefill *c, void *stream)
 {
     using namespace patchkit;
-    // Rows of a box that lie in one page wherever a box begins: the power of two in both.
-    int unit = BOX;
-    while (c->table && c->page_size % unit)
-        unit /= 2;
+    int unit = c->table ? rows_at_once(c->page_size) : BOX;
     if (unit < LEAST_UNIT)
         return cudaErrorInvalidValue;
     Arguments a{c->out,

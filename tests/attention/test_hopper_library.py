@@ -6,6 +6,7 @@ A library of g++'s stands for nvcc's: it has the same header, and keeps what it 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import hashlib
 import subprocess
 from collections.abc import Callable
@@ -20,7 +21,7 @@ import torch
 from patchkit.attention.case import SHAPES, make_inputs
 from patchkit.record import replace
 from patchkit.runtime.attention import hopper_library
-from patchkit.runtime.attention.problem import AttentionError
+from patchkit.runtime.attention.problem import AttentionError, Pattern
 from patchkit.runtime.attention.reference import replace_tensors
 
 _NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
@@ -168,6 +169,22 @@ def test_every_member_of_a_prefill_has_its_value(build: Build, monkeypatch: pyte
         "max_query": 61,
         "factor": pytest.approx(64**-0.5 * 1.4426950408889634),
     }
+
+
+@pytest.mark.kernels
+@_NEEDS_TRITON
+def test_bounds_that_32_bits_do_not_hold_are_those_of_what_there_is(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patchkit.runtime.attention import hopper
+
+    library = build()
+    monkeypatch.setattr("patchkit.runtime.attention.triton_prefill.mend", lambda *_, **__: None)
+    inputs, _, out, lse = _inputs("slices of wider tensors")
+    unknown = dataclasses.replace(inputs, max_query=2**40, max_key=2**40)
+    hopper.run(unknown, Pattern(window=2**33, anchors=2**32), out, lse)
+    call = _last(library, "patchkit_prefill")
+    assert (call.max_query, call.window, call.anchors) == (61, 1 << 30, 1 << 30)
 
 
 @pytest.mark.kernels

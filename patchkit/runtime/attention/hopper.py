@@ -67,9 +67,9 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Te
         "value_head": stride(value, -2),
         "pack": pack,
         "odd_room": counts.shape[0] - 2,
-        "window": _WITHOUT_WINDOW if dense else window,
-        "anchors": anchors,
-        "max_query": inputs.max_query,
+        "window": _WITHOUT_WINDOW if dense else min(window, _WITHOUT_WINDOW),
+        "anchors": min(anchors, _WITHOUT_WINDOW),
+        "max_query": min(inputs.max_query, inputs.query.shape[0]),
         "factor": factors(pattern, inputs.query.shape[2])[0],
     }
 
@@ -108,7 +108,7 @@ def refusal(problem: Problem) -> str:
 
 
 def _computed(problem: Problem) -> int:
-    """Return the pairs of a head in the boxes of keys that warpgroups multiply; `span` in prefill.cu says which."""
+    """Return the pairs of a head in the boxes of keys that warpgroups multiply; `span` in work.cuh says which."""
     if not problem.equal_lengths:
         return 0
     queries = _ROWS // pack_of(problem.heads // problem.kv_heads, _MOST_PACKED)

@@ -9,7 +9,7 @@ from .problem import FORWARD, Inputs, Pattern, Problem
 from .registry import Kernel
 from .triton_launch import is_aligned
 
-_ROWS = 8  # of a page, which are copied at once; LEAST_UNIT in prefill.cu
+_ROWS = 8  # of a page, which are copied at once; LEAST_UNIT in work.cuh
 
 
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
