@@ -5,6 +5,7 @@ The operators' namespace is the package's name, so that the copy in a patched en
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -80,15 +81,24 @@ def _run_forward(*arguments: Any) -> tuple[Tensor, Tensor]:
         check_values(inputs)
     out, lse = _outputs(inputs)
     if out.numel():
-        kernel = _kernel_for(describe(inputs, pattern, step=FORWARD))
-        with as_written(out.device.type):
-            kernel.run(inputs, pattern, out, lse)
+        _answer(describe(inputs, pattern, step=FORWARD), out.device, inputs, pattern, out, lse)
     return out, lse
 
 
+def _answer(problem: Problem, device: torch.device, *arguments: Any) -> None:
+    """Let the chosen kernel run where its tensors are."""
+    with _current(device), as_written(device.type):
+        _kernel_for(problem, device.index).run(*arguments)
+
+
+def _current(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context in which a GPU is the current one: kernels start there, wherever their tensors are."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
 @lru_cache(maxsize=4096)
-def _kernel_for(problem: Problem) -> Kernel:
-    """Return the chosen kernel; an engine asks the same again for every layer."""
+def _kernel_for(problem: Problem, gpu: int | None) -> Kernel:  # noqa: ARG001 -- GPUs of a machine may differ
+    """Return the chosen kernel for the current GPU; an engine asks the same again for every layer."""
     return choose(problem).kernel
 
 
@@ -117,9 +127,8 @@ def _run_backward(
         grad_lse=None if grad_lse is None else grad_lse.contiguous(),
     )
     if out.numel():
-        kernel = _kernel_for(describe(inputs, pattern, step=BACKWARD, deterministic=deterministic))
-        with as_written(out.device.type):
-            kernel.run(inputs, pattern, saved, _given(inputs, gradients))
+        problem = describe(inputs, pattern, step=BACKWARD, deterministic=deterministic)
+        _answer(problem, out.device, inputs, pattern, saved, _given(inputs, gradients))
     else:
         for gradient in gradients:
             gradient.zero_()

@@ -19,7 +19,7 @@ from patchkit.attention.case import SHAPES, AttentionCase, make_inputs
 from patchkit.record import replace
 from patchkit.runtime.attention import ops
 from patchkit.runtime.attention.ops import attention
-from patchkit.runtime.attention.problem import AttentionError, Inputs, Pattern
+from patchkit.runtime.attention.problem import AttentionError, Inputs, Pattern, describe
 from patchkit.runtime.attention.reference import attention_reference, gradients_reference
 
 PACKED = AttentionCase(
@@ -40,6 +40,31 @@ def test_it_is_the_reference(case: AttentionCase) -> None:
     right, right_lse = attention_reference(inputs, case.pattern)
     torch.testing.assert_close(out, right)
     torch.testing.assert_close(lse, right_lse)
+
+
+def test_kernels_start_on_the_gpu_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    class Kernel:
+        def run(self, *_: Any) -> None:
+            asked.append("run")
+
+    class Device:
+        def __init__(self, device: torch.device) -> None:
+            asked.append(device)
+
+        def __enter__(self) -> None:
+            asked.append("in")
+
+        def __exit__(self, *_: object) -> None:
+            asked.append("out")
+
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(ops, "choose", lambda _: type("Choice", (), {"kernel": Kernel()}))
+    problem = describe(make_inputs(PACKED, "cpu"), PACKED.pattern)
+    ops._answer(changed(problem, device="cuda"), torch.device("cuda:1"))
+    ops._kernel_for.cache_clear()
+    assert asked == [torch.device("cuda:1"), "in", "run", "out"]
 
 
 @pytest.mark.parametrize("used", ["out", "lse", "both"])
