@@ -83,7 +83,9 @@ def test_the_table_has_the_short_before_the_long_and_the_backward_last() -> None
         "dense 32k, D 128",
         "dense 8 x 2k, D 64",
         "decode 56 x 32k, page 16",
+        "draft 8 x 4 of 32k, page 16",
         "draft 56 x 4 of 32k, page 16",
+        "draft 56 x 8 of 32k, page 16",
         "chunk 8 x 2k of 32k, page 16",
         "prefill 32k, D 128, backward",
     ]
