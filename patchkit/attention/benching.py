@@ -26,7 +26,7 @@ def run_bench(
     """
     workloads = [one for one in (GPU if device == "cuda" else CPU) if text in one.name]
     if not workloads:
-        raise UsageError(f"no workload has {text!r} in its name", hint=f"there are: {'; '.join(_names(device))}")
+        raise UsageError(f"no workload has {text!r} in its name{_where(device)}", hint=_hint(text, device))
     kernels = (*kernels_named(names), *flex.KERNELS)
     wrong = _wrong_kernels(kernels, workloads, device, seed, tell)
     results: list[BenchResult] = []
@@ -67,5 +67,11 @@ def _wrong_kernels(
     return wrong
 
 
-def _names(device: str) -> list[str]:
-    return [workload.name for workload in (GPU if device == "cuda" else CPU)]
+def _where(device: str) -> str:
+    return "" if device == "cuda" else " on a CPU"
+
+
+def _hint(text: str, device: str) -> str:
+    names = "; ".join(workload.name for workload in (GPU if device == "cuda" else CPU))
+    elsewhere = device != "cuda" and any(text in workload.name for workload in GPU)
+    return f"there are: {names}" + (f"\n  with {text!r} there are some for a GPU: --device cuda" if elsewhere else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from patchkit.attention.here import install
 from patchkit.errors import RefusedError
 from patchkit.record import dataclass
 from patchkit.runtime.attention.registry import Compilation, load_compilations
@@ -35,7 +36,7 @@ def compile_kernels() -> Iterator[Compiled]:
         compilations = load_compilations()
     except ModuleNotFoundError as error:
         raise RefusedError(
-            "Triton is not installed", why=f"  {error}", hint="in a checkout: pip install '.[kernels]'"
+            "Triton is not installed", why=f"  {error}", hint=f"in a checkout: {install('.[kernels]')}"
         ) from error
     for one in compilations:
         yield _compile(one)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 
 from patchkit.errors import RefusedError
+from patchkit.quoting import typed
 
 _TORCH = "torch==2.13.0"
 
@@ -34,8 +36,13 @@ def _require_numpy() -> None:
         raise RefusedError(
             "NumPy is not installed",
             why="  on a CPU Triton's interpreter runs its kernels, and computes in it",
-            hint="pip install numpy into this environment",
+            hint=install("numpy"),
         )
+
+
+def install(*what: str) -> str:
+    """Return the command that installs something for the Python that runs: the pip on the PATH may be another's."""
+    return typed(sys.executable, "-m", "pip", "install", *what)
 
 
 def require_torch() -> None:
@@ -44,5 +51,5 @@ def require_torch() -> None:
         raise RefusedError(
             "torch is not installed",
             why="the attention operators and their references are written in it",
-            hint=f"install {_TORCH} and numpy into this environment; in a checkout: pip install '.[torch]' numpy",
+            hint=f"{install(_TORCH, 'numpy')}; in a checkout: {install('.[torch]', 'numpy')}",
         )

@@ -44,14 +44,14 @@ def command(  # noqa: PLR0913 -- an option each
 ) -> int:
     """Check every kernel, then time it: median and spread, beside the peers, in one process.
 
-    A kernel that is wrong is not timed. On a CPU only PyTorch's own operations are timed. Status 1: a kernel is wrong,
-    or one that was asked for by name took no workload.
+    A kernel that is wrong is not timed. On a CPU only PyTorch's own operations are timed, on short workloads. Status 1:
+    a kernel is wrong, or one that was asked for by name took no workload.
 
     \b
     Examples:
       patchkit attention bench
-      patchkit attention bench --device cuda --peers ./peers --record benchmarks/results
-      patchkit attention bench --case decode --plot decode.svg
+      patchkit attention bench --device cuda --peers ./peers --record ./records
+      patchkit attention bench --device cuda --case decode --plot decode.svg
     """
     from patchkit.attention.here import prepare
 

@@ -1,4 +1,4 @@
-"""`patchkit attention build`: the CUDA library of the Hopper kernel."""
+"""`patchkit attention build`: the CUDA library of the Hopper kernels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from patchkit.errors import ExitStatus
 from patchkit.output import Output
 
 
-@click.command("build", short_help="Compile the CUDA kernel for Hopper.")
+@click.command("build", short_help="Compile the CUDA kernels for Hopper.")
 @json_option
 def command(*, output: Output) -> int:
-    """Compile the kernel for Hopper with nvcc and print the library's path. Needs no GPU and no torch.
+    """Compile the kernels for Hopper with nvcc and print the library's path. Needs no GPU and no torch.
 
     What was built from the same sources by the same nvcc is kept: below PATCHKIT_NATIVE, else below the user's
-    cache directory. nvcc is looked for on the PATH, then in CUDA_HOME, CUDA_PATH and /usr/local/cuda. The kernel is
+    cache directory. nvcc is looked for on the PATH, then in CUDA_HOME, CUDA_PATH and /usr/local/cuda. The kernels are
     used where PATCHKIT_ATTENTION_LIBRARY names the library.
 
     \b

@@ -13,7 +13,7 @@ from patchkit.errors import ExitStatus
 @click.command("peers", short_help="Fetch FlashAttention 3 and pack it small.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 def command(*, directory: Path) -> int:
-    """Download the wheel that has it (300 MB) with pip and leave the one library in DIRECTORY (11 MB).
+    """Download the wheel of vLLM (300 MB) with pip and leave its FlashAttention 3, one library, in DIRECTORY (11 MB).
 
     \b
     Examples:

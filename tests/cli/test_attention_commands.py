@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def test_without_torch_it_says_what_to_install(
     said = patchkit("attention", *arguments)
     assert said.status == 1
     assert "torch is not installed" in said.err
-    assert "pip install '.[torch]'" in said.err
+    assert f"in a checkout: {sys.executable} -m pip install '.[torch]' numpy" in said.err
 
 
 @needs_torch
@@ -51,6 +52,15 @@ def test_without_numpy_triton_could_not_interpret(patchkit: Patchkit, monkeypatc
     monkeypatch.setattr("patchkit.attention.here.find_spec", lambda name: None if name == "numpy" else find_spec("os"))
     said = patchkit("attention", "list", "--device", "cpu")
     assert (said.status, "error: NumPy is not installed" in said.err) == (1, True)
+    assert f"next: {sys.executable} -m pip install numpy" in said.err
+
+
+@needs_torch
+def test_a_workload_of_the_gpu_is_told_from_none_on_a_cpu(patchkit: Patchkit) -> None:
+    said = patchkit("attention", "bench", "--case", "decode", "--device", "cpu")
+    assert (said.status, "error: no workload has 'decode' in its name on a CPU" in said.err) == (2, True)
+    assert "with 'decode' there are some for a GPU: --device cuda" in said.err
+    assert "for a GPU" not in patchkit("attention", "bench", "--case", "nope", "--device", "cpu").err
 
 
 def test_peers_that_cannot_be_written_are_said_before_they_are_fetched(
