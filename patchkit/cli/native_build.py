@@ -42,6 +42,7 @@ def artifact_document(artifact: BuildArtifact) -> dict[str, object]:
         "fresh": artifact.fresh,
         "stage1": str(artifact.stage1),
         "stage2": str(artifact.stage2) if artifact.stage2 is not None else None,
+        "program": str(artifact.program) if artifact.program is not None else None,
         "entry_points": [{"name": row.name, "symbol": row.symbol, "hook": row.hook} for row in artifact.rows],
         "commands": list(artifact.commands),
     }
@@ -53,3 +54,5 @@ def _show(artifact: BuildArtifact, output: Output) -> None:
     output.line(f"  stage 2: {artifact.stage2.name if artifact.stage2 is not None else 'none'}")
     for row in artifact.rows:
         output.line(f"  {row.name}: {row.symbol}")
+    if artifact.program is not None:
+        output.line(f"  program: {artifact.program.name}")

@@ -12,6 +12,8 @@ from patchkit.native.symbols import HOOKS
 from patchkit.native.torch_tree import kernel_lookup
 from patchkit.output import Output
 
+_HOST = "`native build --target host` names its program; `native run --target host -- PROGRAM` starts it"
+
 
 @click.command("doctor", short_help="Which way in reaches an entry point.")
 @target_options
@@ -28,7 +30,7 @@ def command(*, choice: Choice, symbols: tuple[str, ...], output: Output) -> int:
     """
     ground = open_ground(choice, symbols, output)
     if ground.tree is None:
-        raise UsageError("the host library needs no doctor", hint="patchkit native run --target host -- ./program")
+        raise UsageError("the host library needs no doctor", hint=_HOST)
     tree, kernels = ground.tree, kernel_lookup(ground.tree)
     found = diagnose(ground.rows, ground.found, version=tree.version, program=tree.python, kernels=kernels)
     if output.machine:

@@ -11,6 +11,8 @@ from patchkit.native.monitor import Sight, Watched, forget, look, segment_direct
 from patchkit.native.settings import settings_document, settings_words
 from patchkit.output import Output, one_line
 
+_NEXT = "`patchkit native run --target ENGINE -- PROGRAM` starts one with it"
+
 
 @click.command("status", short_help="Where it is loaded, how often it was called.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
@@ -44,7 +46,13 @@ def command(*, pid: int | None, forgetting: bool, output: Output) -> int:
 def sight_document(sight: Sight, *, called: bool) -> dict[str, object]:
     """Return what was seen for JSON."""
     processes = [watched_document(one) for one in sight.watched]
-    return {"schema": 1, "called": called, "processes": processes, "unreadable": list(sight.unreadable)}
+    return {
+        "schema": 1,
+        "called": called,
+        "processes": processes,
+        "unreadable": list(sight.unreadable),
+        "next": "" if sight.watched else _NEXT,
+    }
 
 
 def watched_document(one: Watched) -> dict[str, object]:
@@ -92,5 +100,6 @@ def _show(sight: Sight, output: Output) -> None:
             output.line(f"  {one_line(seen.message)}", style="bad")
     if not sight.watched:
         output.line("no process has the shim", style="doubt")
+        output.note(f"next: {_NEXT}")
     for text in sight.unreadable:
         output.note(f"warning: {text}", style="doubt")

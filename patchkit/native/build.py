@@ -65,9 +65,9 @@ class BuildArtifact:
         return self.directory / "plugin"
 
     @property
-    def program(self) -> Path:
-        """The small program that is linked with the host library; only in a build for it."""
-        return self.directory / HOST_PROGRAM
+    def program(self) -> Path | None:
+        """The small program that is linked with the host library; None in a build for an engine."""
+        return self.directory / HOST_PROGRAM if _is_host(self.rows) else None
 
 
 def build(request: BuildRequest, cache: Path, *, on_start: Callable[[], None] | None = None) -> BuildArtifact:
@@ -118,8 +118,8 @@ def _hooked(request: BuildRequest) -> tuple[EntryPoint, ...]:
     return tuple(row for row in request.rows if row.hook != NO_HOOK)
 
 
-def _is_host(request: BuildRequest) -> bool:
-    return any(row.engine == HOST for row in request.rows)
+def _is_host(rows: tuple[EntryPoint, ...]) -> bool:
+    return any(row.engine == HOST for row in rows)
 
 
 def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _build_in(request: BuildRequest, work: Path) -> Iterator[str]:
     )
     write_plugin(work / "plugin")
     libraries = list(request.libraries)
-    if _is_host(request):
+    if _is_host(request.rows):
         yield from _build_host(request, work)
         libraries.append(read_library(work / HOST_LIBRARY, ()))
     if _hooked(request):

@@ -74,6 +74,12 @@ def test_built_twice_it_is_built_once(program: Path, surroundings: dict[str, str
     assert "kept:" in native("build", "--target", "host", **surroundings).out
 
 
+def test_build_for_the_host_names_the_program_to_run(program: Path, surroundings: dict[str, str]) -> None:
+    assert native("build", "--target", "host", "--json", **surroundings).report["program"] == str(program)
+    assert f"  program: {program.name}\n" in native("build", "--target", "host", **surroundings).out
+    assert "native build --target host` names its program" in native("doctor", "--target", "host", **surroundings).said
+
+
 def test_a_compiler_that_fails_is_shown_with_its_command(surroundings: dict[str, str], tmp_path: Path) -> None:
     broken = tmp_path / "cc"
     answers = "--version) echo cc 1;; -dumpmachine) echo x86_64-linux;; *) echo no >&2; exit 3;;"
@@ -213,8 +219,10 @@ def test_never_called_is_a_failure(surroundings: dict[str, str]) -> None:
 def test_status_of_nothing_is_a_failure(surroundings: dict[str, str]) -> None:
     said = native("status", **surroundings)
     assert (said.status, said.out) == (1, "no process has the shim\n")
+    assert said.err == "next: `patchkit native run --target ENGINE -- PROGRAM` starts one with it\n"
     assert native("status", "--json", **surroundings).report == {
         "schema": 1, "called": False, "processes": [], "unreadable": [],
+        "next": "`patchkit native run --target ENGINE -- PROGRAM` starts one with it",
     }  # fmt: skip
 
 
