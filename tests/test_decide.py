@@ -242,3 +242,14 @@ def test_permission_bits_that_git_does_not_know_are_kept(diffs: dict[str, bytes]
     plan = one.put(one.ad_hoc(raw, strip=1))
     assert plan.edits[0].after is not None
     assert plan.edits[0].after.mode == 0o750
+
+
+def test_svn_writes_the_name_of_a_file_that_does_not_exist() -> None:
+    git = b"Index: n.py\n=====\ndiff --git a/n.py b/n.py\n"
+    made = b"new file mode 100644\n--- a/n.py\t(nonexistent)\n+++ b/n.py\t(revision 2)\n@@ -0,0 +1 @@\n+x\n"
+    gone = b"deleted file mode 100644\n--- a/n.py\t(revision 2)\n+++ b/n.py\t(nonexistent)\n@@ -1 +0,0 @@\n-x\n"
+    one = World({})
+    assert not one.put(one.ad_hoc(git + made, strip=1)).refused
+    assert one.contents == {"n.py": "x\n"}
+    assert not one.put(one.ad_hoc(git + gone, "two.diff", strip=1)).refused
+    assert one.contents == {}
