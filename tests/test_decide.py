@@ -157,9 +157,20 @@ def test_binary_patch_for_another_content_is_refused(diffs: dict[str, bytes]) ->
     assert "another content" in refused(World({**TREE, "blob": b"\0something else"}), raw)
 
 
+def test_binary_patch_that_lost_its_first_half_is_refused(diffs: dict[str, bytes]) -> None:
+    head, _, halves = diffs["binary made"].partition(b"literal ")
+    raw = head + halves[halves.index(b"literal 0\n") :]
+    assert "does not make what its index line names" in refused(World(TREE), raw)
+
+
 def test_binary_patch_without_data_is_refused() -> None:
     raw = b"diff --git a/blob b/blob\nindex 1111111..2222222 100644\nBinary files a/blob and b/blob differ\n"
     assert "does not hold its content" in refused(World(TREE), raw)
+
+
+def test_file_that_only_changes_its_mode_is_not_moved() -> None:
+    raw = b"diff --git a/d/one.py b/e/one.py\nold mode 100644\nnew mode 100755\n"
+    assert "nothing says that the file is renamed" in refused(World(TREE), raw)
 
 
 def test_deletion_that_would_leave_lines_is_refused() -> None:
