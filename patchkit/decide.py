@@ -145,6 +145,8 @@ def _delete(file: FilePatch, path: str, ground: Ground) -> Finding:
 
 
 def _rename(file: FilePatch, old: str, new: str, ground: Ground) -> Finding:
+    if file.change is Change.MODIFY and not file.hunks:
+        return Finding(refusal=f"{old} and {new} are two names, and nothing says that the file is renamed")
     ground.before.check_parents(old)
     ground.now.check_parents(new, leaving=ground.vacated)
     source = (ground.now if file.change is Change.MODIFY else ground.before).lookup(old)
@@ -220,6 +222,8 @@ def _binary_content(
     if _is_blob(file.new_blob, content):
         return content, (), ""
     made = apply_binary(binary, content)
+    if len(file.new_blob) >= _SHA1_LENGTH and file.new_blob.strip("0") and not _is_blob(file.new_blob, made):
+        return None, (), f"{path}: the binary patch does not make what its index line names"
     if made == content or not content or _is_blob(file.old_blob, content) or _leads_back(binary, made, content):
         return made, (), ""
     return None, (), f"{path}: the binary patch is for another content than is there"

@@ -10,6 +10,7 @@ from patchkit.errors import RefusedError, UnsafePathError
 from patchkit.tree import Entries, Kind, TreeEntry, path_of
 
 _UNSEEN: Any = object()
+_LONGEST_LINK = 4095  # bytes: PATH_MAX without its NUL
 
 
 class KeptEntries(Mapping[PurePosixPath, TreeEntry]):
@@ -104,7 +105,9 @@ class Overlay:
         return self._below.get(path_of(path))
 
     def put(self, path: str, entry: TreeEntry | None) -> None:
-        """Let the path be this entry; None takes it away."""
+        """Let the path be this entry; None takes it away. RefusedError for a link that no system makes."""
+        if entry is not None and entry.kind is Kind.SYMLINK:
+            _check_link(path, entry.content)
         if not self._odd:
             standing = self.lookup(path)
             self._odd = not (_is_file(entry) and _is_file(standing))
@@ -157,6 +160,14 @@ class Overlay:
 
 def _is_file(entry: TreeEntry | None) -> bool:
     return entry is not None and entry.kind is Kind.FILE
+
+
+def _check_link(path: str, leads_to: bytes) -> None:
+    if 0 < len(leads_to) <= _LONGEST_LINK and b"\0" not in leads_to:
+        return
+    long = f"{len(leads_to)} bytes, and {_LONGEST_LINK} is the most"
+    why = "it holds a NUL byte" if b"\0" in leads_to else long if leads_to else "it is empty"
+    raise RefusedError(f"{path}: a symlink cannot lead there", why=why)
 
 
 def _parents(path: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ LARGEST_FILE = 1 << 30
 _OPEN_DIRECTORIES = 128
 # O_PATH: a directory on the way needs to be passable, not listable. Only Linux has it.
 _DIRECTORY_FLAGS = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_DEEPEST = 256  # a path is walked part by part, each in a call of its own
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 _NOT_A_DIRECTORY = frozenset({errno.ENOTDIR, errno.ELOOP})
 
@@ -213,6 +214,9 @@ def _checked_parts(path: PurePosixPath) -> tuple[str, ...]:
     parts = path.parts
     if path.is_absolute() or ".." in parts:
         raise UnsafePathError(f"{path} leaves the tree", hint="names in a patch are relative to the root of the tree")
+    if len(parts) > _DEEPEST:
+        what = f"{str(path)[:40]}... is not a file name"
+        raise UnsafePathError(what, why=f"  it has {len(parts)} parts, and {_DEEPEST} is the most")
     try:
         if "\0" in str(path):
             raise UnsafePathError(f"{str(path)!r} is not a file name", why="  it contains a NUL byte")

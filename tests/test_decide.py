@@ -157,9 +157,20 @@ def test_binary_patch_for_another_content_is_refused(diffs: dict[str, bytes]) ->
     assert "another content" in refused(World({**TREE, "blob": b"\0something else"}), raw)
 
 
+def test_binary_patch_that_lost_its_first_half_is_refused(diffs: dict[str, bytes]) -> None:
+    head, _, halves = diffs["binary made"].partition(b"literal ")
+    raw = head + halves[halves.index(b"literal 0\n") :]
+    assert "does not make what its index line names" in refused(World(TREE), raw)
+
+
 def test_binary_patch_without_data_is_refused() -> None:
     raw = b"diff --git a/blob b/blob\nindex 1111111..2222222 100644\nBinary files a/blob and b/blob differ\n"
     assert "does not hold its content" in refused(World(TREE), raw)
+
+
+def test_file_that_only_changes_its_mode_is_not_moved() -> None:
+    raw = b"diff --git a/d/one.py b/e/one.py\nold mode 100644\nnew mode 100755\n"
+    assert "nothing says that the file is renamed" in refused(World(TREE), raw)
 
 
 def test_deletion_that_would_leave_lines_is_refused() -> None:
@@ -242,3 +253,14 @@ def test_permission_bits_that_git_does_not_know_are_kept(diffs: dict[str, bytes]
     plan = one.put(one.ad_hoc(raw, strip=1))
     assert plan.edits[0].after is not None
     assert plan.edits[0].after.mode == 0o750
+
+
+def test_svn_writes_the_name_of_a_file_that_does_not_exist() -> None:
+    git = b"Index: n.py\n=====\ndiff --git a/n.py b/n.py\n"
+    made = b"new file mode 100644\n--- a/n.py\t(nonexistent)\n+++ b/n.py\t(revision 2)\n@@ -0,0 +1 @@\n+x\n"
+    gone = b"deleted file mode 100644\n--- a/n.py\t(revision 2)\n+++ b/n.py\t(nonexistent)\n@@ -1 +0,0 @@\n-x\n"
+    one = World({})
+    assert not one.put(one.ad_hoc(git + made, strip=1)).refused
+    assert one.contents == {"n.py": "x\n"}
+    assert not one.put(one.ad_hoc(git + gone, "two.diff", strip=1)).refused
+    assert one.contents == {}

@@ -97,3 +97,12 @@ def test_parent_must_be_a_directory_or_make_room() -> None:
     overlay.put("a", link("d"))
     with pytest.raises(UnsafePathError, match="symlink"):
         overlay.check_parents("a/x", leaving={"a"})
+
+
+@pytest.mark.parametrize("leads_to", ["", "a\0b", "a" * 4096], ids=["nowhere", "a NUL byte", "too long"])
+def test_link_that_no_system_makes_is_refused(leads_to: str) -> None:
+    overlay = Overlay(BELOW)
+    overlay.put("fine", link("a" * 4095))
+    with pytest.raises(RefusedError, match="l: a symlink cannot lead there"):
+        overlay.put("l", link(leads_to))
+    assert not overlay.changed("l")

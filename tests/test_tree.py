@@ -115,6 +115,12 @@ def test_name_that_cannot_be_encoded_is_unsafe(root: Path) -> None:
         open_entries(root)[P("pkg/\ud800.py")]
 
 
+def test_name_of_very_many_parts_is_unsafe(root: Path) -> None:
+    assert P("d/" * 255 + "x.py") not in open_entries(root)
+    with pytest.raises(UnsafePathError, match=r"^(d/){20}\.\.\. is not a file name"):
+        open_entries(root)[P("d/" * 2000 + "x.py")]
+
+
 def test_name_that_is_not_utf8_is_read(root: Path) -> None:
     name = os.fsdecode(b"\xff.py")
     (root / name).write_bytes(b"x")

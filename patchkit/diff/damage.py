@@ -16,6 +16,10 @@ ORPHANS = (
 _MODES = (b"old mode ", b"new mode ")
 _NEW, _DELETED = b"new file mode ", b"deleted file mode "
 _SURE = compile_lazily(rb"((old|new|deleted file|new file) mode [0-7]{6}|GIT binary patch)\r?$")
+_NEIGHBOUR = compile_lazily(
+    rb"diff --git |--- |(?:dis)?similarity index \d|index [0-9a-f]+\.\."
+    rb"|(?:old|new|deleted file|new file) mode [0-7]{6}|GIT binary patch\r?$"
+)
 _PAIRS = {b"rename from ": b"rename to ", b"copy from ": b"copy to "}
 _BODY = compile_lazily(rb"[> ]*@@|(?:literal|delta) \d+\r?$|.{0,4} -\d{1,9}(?:,\d{1,9})? \+\d{1,9}(?:,\d{1,9})? @@")
 _EMPTY = (
@@ -23,6 +27,9 @@ _EMPTY = (
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
 )
 _CHANGES = (b"+", b"-")
+_NAMES = (b"--- ", b"+++ ")
+_OPENINGS = (b"diff ", b"Index: ", b"=====")
+_MOVES = ("rename", "copy")
 COUNTS_HINT = "make the patch anew, or correct the counts with `recountdiff`"
 """What helps where a hunk is not what its counts say."""
 _HINT = "fetch the patch again, or make it anew"
@@ -35,7 +42,8 @@ def check_orphan(text: PatchText, index: int, *, head: int | None, floor: int) -
     `head` is a `diff --git` line above it that no header follows, `floor` is behind the last file.
     """
     line = text.lines[index]
-    if head is None and (line.startswith(_HARMLESS) or not (floor or _SURE.match(line) or _is_pair(text, index))):
+    sure = _SURE.match(line) or _is_pair(text, index) or (floor and _is_in_header(text, index))
+    if head is None and (line.startswith(_HARMLESS) or not sure):
         return
     why = "no `diff --git` line begins it" if head is None else f"line {head + 1} begins it, another stands between"
     raise text.error(index, "a line of a damaged header", why=why, hint=_HINT)
@@ -47,6 +55,12 @@ def _is_pair(text: PatchText, index: int) -> bool:
     return any(text.lines[index].startswith(one) and follows.startswith(two) for one, two in _PAIRS.items())
 
 
+def _is_in_header(text: PatchText, index: int) -> bool:
+    """Tell whether the line before or behind is of a header too; `copy to the device` between two files is prose."""
+    around = (text.lines[at] for at in (index - 1, index + 1) if at < text.end)
+    return any(map(_NEIGHBOUR.match, around))
+
+
 def check_words(text: PatchText, fields: _Fields, blobs: tuple[str, str], change: str) -> None:
     """Refuse a git header that lacks a line which git always writes beside the others; `change` is what they say."""
     lacking = [(one, two) for one, two in (_MODES, _MODES[::-1]) if one in fields and two not in fields]
@@ -55,18 +69,29 @@ def check_words(text: PatchText, fields: _Fields, blobs: tuple[str, str], change
         lacking.append((b"index ", _NEW))
     if change == "modify" and not named and blobs[1] and not blobs[1].strip("0"):
         lacking.append((b"index ", _DELETED))
+    if b"similarity index " in fields and change not in _MOVES:
+        lacking.append((b"similarity index ", b"rename from "))
     for key, other in lacking:
         why = f"with this line goes `{other.decode()}`"
-        raise text.error(fields[key][0], "the header lacks a mode", why=why, hint=_HINT)
+        what = f"the header lacks a {'name' if other in _PAIRS else 'mode'}"
+        raise text.error(fields[key][0], what, why=why, hint=_HINT)
 
 
 def check_behind_header(text: PatchText, index: int, *, created: str) -> None:
     """Refuse a header without a change whose change seems lost; `created` is the blob of a file that it makes."""
-    if index < text.end and _BODY.match(text.lines[index]):
+    if index < text.end and (_BODY.match(text.lines[index]) or _is_between(text, index)):
         raise text.error(index, "a damaged change", why="it is not read behind the header above", hint=_HINT)
     if created and not any(blob.startswith(created) for blob in _EMPTY):
         why = f"its `index` line says that it is not empty: {created[:12]}"
         raise text.error(index - 1, "a new file without its content", why=why, hint=_HINT)
+
+
+def _is_between(text: PatchText, index: int) -> bool:
+    """Tell whether one line that says nothing parts a header from its `---` and `+++`: a damaged `index` line."""
+    line, names = text.lines[index], text.lines[index + 1 : min(index + 3, text.end)]
+    if not line.strip() or line.startswith(_OPENINGS):
+        return False
+    return len(names) == len(_NAMES) and all(map(bytes.startswith, names, _NAMES))
 
 
 def is_damaged_hunk(line: bytes) -> bool:

@@ -43,6 +43,7 @@ _CHANGES = (
     (b"copy to ", Change.COPY),
 )
 _WORDS = {Change.RENAME: (b"rename from ", b"rename to "), Change.COPY: (b"copy from ", b"copy to ")}
+_ONE_NAME = (Change.CREATE, Change.DELETE)
 _SIDES = (b"--- ", b"+++ ")
 
 _T = TypeVar("_T")
@@ -208,6 +209,8 @@ def _git_names(
     if pair is None and not plain and not words and any(known) and split_git_names(rest) is not None:
         side = next(side for side, name in enumerate(known) if name is not None)
         raise text.error(fields[_SIDES[side]][0], "inconsistent file name", why=f"line {index + 1} names another file")
+    if pair is not None and change in _ONE_NAME and not any(known) and not names_agree(pair.old, pair.new):
+        raise text.error(index, "inconsistent file name", why="a file that is created or deleted has one")
     names: list[str | None] = []
     for side, line in enumerate(lines):
         name = known[side]

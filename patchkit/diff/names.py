@@ -32,6 +32,7 @@ _EPOCH = compile_lazily(rb"(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+
 _MOVED = compile_lazily(rb"(?m)^(?:rename|copy) (?:from|old) (.+)$")
 _LONGEST = 2 * 4 * 4096  # two names of PATH_MAX bytes, each byte escaped
 _DEV_NULL = compile_lazily(rb"/dev/null(?=\s|$)")
+_SVN_ABSENT = b"\t(nonexistent)"  # what `svn diff --git` has in place of /dev/null, behind the name of the other side
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +94,7 @@ def read_name_line(rest: bytes, *, git: bool) -> NameLine:
     In a git patch a name ends at its tab. In a traditional one a timestamp at the end is taken off first, so that a
     name may hold tabs.
     """
-    if _DEV_NULL.match(rest):
+    if _DEV_NULL.match(rest) or (git and rest.rstrip(b"\r").endswith(_SVN_ABSENT)):
         return NameLine(name=None, epoch=False)
     epoch = not git and _is_epoch(rest)
     if rest.startswith(b'"'):

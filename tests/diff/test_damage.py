@@ -13,6 +13,7 @@ GIT = "diff --git a/f b/f\n"
 OTHER = "diff --git a/g b/g\n--- a/g\n+++ b/g\n" + HUNK
 MODES = "old mode 100644\nnew mode 100755\n"
 RENAME = "similarity index 90%\nrename from f\nrename to g\n"
+COPY = "similarity index 90%\ncopy from f\ncopy to g\n"
 MOVED = "index 1234567..2345678 100644\n--- a/f\n+++ b/g\n" + HUNK
 BINARY = "GIT binary patch\nliteral 0\nHcmV?d00001\n\n"
 SUBJECT = "From: a\nSubject: b\n\n"
@@ -27,7 +28,20 @@ REFUSED = {
     "no first line": (RENAME + MOVED, 2, "a line of a damaged header"),
     "no first line of modes": (MODES + OTHER, 1, "a line of a damaged header"),
     "no first line of a binary": ("index 1234567..2345678\n" + BINARY + OTHER, 2, "a line of a damaged header"),
+    "half a rename behind its likeness": (
+        OTHER + "similarity index 90%\nrename to f\n",
+        8,
+        "a line of a damaged header",
+    ),
+    "half a rename above its blobs": (OTHER + "\nrename to g\n" + MOVED, 8, "a line of a damaged header"),
     "an index line alone": (GIT + "junk\nindex 0000000..e69de29\n" + OTHER, 3, "a line of a damaged header"),
+    "a quoted line before the names": ("diff --git a/f b/g\n" + COPY + "> " + MOVED, 5, "a damaged change"),
+    "a likeness without its names": ("diff --git a/f b/g\n" + COPY[:21] + MOVED, 2, "the header lacks a name"),
+    "another name of a new file": (
+        "diff --git a/d/f b/e/f\nnew file mode 100644\n" + OTHER,
+        1,
+        "inconsistent file name",
+    ),
     "no new mode": (GIT + MODES[:16] + "index 1234567..2345678\n" + NAMES + HUNK, 2, "the header lacks a mode"),
     "no old mode": (GIT + MODES[16:] + OTHER, 2, "the header lacks a mode"),
     "no mode of a new file": (
@@ -53,7 +67,14 @@ REFUSED = {
 READ = {
     "nothing is to be done": GIT + OTHER,
     "a header twice": GIT + GIT + NAMES + HUNK,
+    "a rename above another tool's diff": "diff --git a/f b/g\n" + RENAME + "Index: f\n" + NAMES + HUNK,
+    "a rename above prose and a diff": "diff --git a/f b/g\n" + RENAME + "\nand now f:\n" + NAMES + HUNK,
     "prose that begins so": "rename from here on\nindex of things\ncopy to all\n" + OTHER,
+    "prose between that begins so": GIT
+    + MODES
+    + "\ncopy from host to device\nnew mode of it\nGIT binary patches\n\n"
+    + OTHER,
+    "prose behind that begins so": OTHER + "\ncopy to pinned memory\nrename from here on\n",
     "the message of a mail": SUBJECT + "old mode 100644\nrename from a\nrename to b\n\n---\n f | 2\n" + OTHER,
     "a first line behind a wrong mark": "\ufeff\ufeff" + GIT + "index 1234567..2345678 100644\n" + NAMES + HUNK,
     "blobs that a model made up": GIT + "index 0000000..1111111 100644\n" + NAMES + HUNK,
