@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from patchkit.counting import counted
-from patchkit.diff.mail import message_end
+from patchkit.diff.mail import Messages
 from patchkit.diff.model import Hunk, Patch
 from patchkit.diff.text import PatchText, read_text
 
@@ -56,8 +56,9 @@ def _lines(text: PatchText, hunks: list[Hunk]) -> list[str]:
         last = hunk.line_number + len(hunk.lines) - 1
         if hunk.lines and hunk.lines[-1].startswith(b"\\"):
             lines[last] = _MARKER
+        prose = Messages(text, floor)
         for index in range(floor, hunk.line_number - 1):
-            if lines[index].startswith("@@ -") and message_end(text, floor, index) is not None:
+            if lines[index].startswith("@@ -") and prose.hold(index):
                 lines[index] = "#\n"
         floor = last + 1
     return [line for line in lines if line]

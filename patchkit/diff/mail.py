@@ -27,33 +27,43 @@ _ESCAPE = compile_lazily(rb"=(?:[0-9A-F]{2}|[ \t]*\r?$)")
 DECODE = "decode it: `git mailinfo MESSAGE PATCH < MAIL`, mail by mail; PATCH is the diff"
 
 
-def message_end(text: PatchText, floor: int, index: int) -> int | None:
-    """Return where the message ends in which the line at `index` is prose; None when it is of no message.
+class Messages:
+    """The messages of mails behind a file, to be asked about one line after the other; it passes once over the lines.
 
-    `floor` is behind the last file. Where no head of a file follows in the mail, the line may have lost its own: None.
+    Lines before `end` are prose of a message. Where no head of a file follows in the mail, a line may have lost its
+    own: it is none.
     """
-    if not _is_below_mail(text, floor, index):
-        return None
-    end = None
-    for at in range(index + 1, text.end):
-        line = text.lines[at]
-        if end is None and _BREAK.match(line):
-            end = at
-        if end is not None and line.startswith(_HEADS):
-            return end
-        if _MAIL.match(line):
-            break
-    return None
 
+    __slots__ = ("_at", "_is_below", "_known", "_text", "end")
 
-def _is_below_mail(text: PatchText, floor: int, index: int) -> bool:
-    """Tell whether a mail begins above, with nothing between that ends its message."""
-    for at in range(index - 1, floor - 1, -1):
-        if _MAIL.match(text.lines[at]):
-            return True
-        if _BREAK.match(text.lines[at]):
-            return False
-    return not floor and _begins_as_mail(text)
+    def __init__(self, text: PatchText, floor: int) -> None:
+        self._text = text
+        self._at = self._known = self.end = floor
+        self._is_below = not floor and _begins_as_mail(text)
+
+    def hold(self, index: int) -> bool:
+        """Tell whether the line at `index` is prose of a message; `end` is then that message's."""
+        for line in self._text.lines[self._at : index]:  # whether a mail begins above, and its message goes on
+            self._is_below = bool(_MAIL.match(line)) or (self._is_below and not _BREAK.match(line))
+        self._at = max(self._at, index)
+        if self._is_below and index >= self._known:
+            self._look_ahead(index)
+        return self._is_below and index < self.end
+
+    def _look_ahead(self, index: int) -> None:
+        """Find the end of the message; what is found stands for all lines before `_known`."""
+        end = None
+        for at in range(index + 1, self._text.end):
+            line = self._text.lines[at]
+            if end is None and _BREAK.match(line):
+                end = at
+            if end is not None and line.startswith(_HEADS):
+                self.end = self._known = end
+                return
+            if _MAIL.match(line):
+                self._known = at
+                return
+        self._known = self._text.end
 
 
 def _begins_as_mail(text: PatchText) -> bool:

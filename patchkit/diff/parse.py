@@ -24,7 +24,7 @@ from patchkit.diff.header import (
     read_git_header,
     read_traditional_header,
 )
-from patchkit.diff.mail import COMMIT, boundaries, check_encoding, message_end
+from patchkit.diff.mail import COMMIT, Messages, boundaries, check_encoding
 from patchkit.diff.model import BINARY_MARKER, MAX_BINARY, NO_NEWLINE, BinaryPatch, Change, FilePatch, Hunk, Patch
 from patchkit.diff.text import PatchText, read_text
 from patchkit.errors import PatchFormatError
@@ -88,10 +88,10 @@ def parse_patch(raw: bytes, *, source: str) -> Patch:
 def _find_header(text: PatchText, floor: int) -> Header | None:
     """Find the next file's header, as git's find_header does; prose before it is passed over."""
     head: int | None = None  # a `diff --git` line that no header follows
-    prose = floor  # the end of the message of a mail, once a line of it was met that looks like one of a diff
+    prose = Messages(text, floor)
     for index in range(floor, text.end):
         line = text.lines[index]
-        if index < prose or not line.startswith(_STARTS):
+        if index < prose.end or not line.startswith(_STARTS):
             continue
         header = None
         if line.startswith(DIFF_GIT):
@@ -100,9 +100,7 @@ def _find_header(text: PatchText, floor: int) -> Header | None:
             header = _traditional(text, index, floor)
         elif line.startswith(_COMBINED):
             raise _combined_error(text, index)
-        elif (end := message_end(text, floor, index)) is not None:
-            prose = end
-        else:
+        elif not prose.hold(index):
             header = _read_lone_line(text, index, head=head, floor=floor)
         if header is not None:
             return header

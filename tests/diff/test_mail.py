@@ -6,12 +6,16 @@ import base64
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from patchkit.diff.crosscheck import crosscheck
+from patchkit.diff.mail import Messages
 from patchkit.diff.parse import parse_patch
+from patchkit.diff.text import read_text
 from patchkit.errors import PatchFormatError
+from patchkit.record import replace
 from tests.making import Files, World, entries_of
 
 TREE: Files = {"x.py": "1\n2\n3\n4\n5\n", "y.py": "a\nb\nc\n"}
@@ -130,3 +134,25 @@ def test_only_the_header_of_a_mail_says_how_it_is_encoded() -> None:
     assert len(parse_patch(raw, source="x").files) == 1
     raw = mail(b"=C3=A9\n", fields=QUOTED) + mail(edit=AGAIN.replace(b"drei", b"a=10"))
     assert len(parse_patch(raw, source="x").files) == 2
+
+
+class _Counted(list[bytes]):
+    """Lines that count how often one of them is read."""
+
+    reads = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        self.reads += len(found) if isinstance(place, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("begins", [PLAIN + b"\n", b"", b"---\n"])
+@pytest.mark.parametrize("ends", [b"diff --git a/x b/x\n", b"---\n", b""])
+def test_prose_that_looks_like_a_diff_is_passed_over_once(begins: bytes, ends: bytes) -> None:
+    text = read_text(begins + b"new mode a\n" * 500 + ends, source="x")
+    lines = _Counted(text.lines)
+    messages = Messages(replace(text, lines=lines), 0)
+    held = [messages.hold(index) for index in range(2, 500)]
+    assert set(held) == {begins.startswith(b"From") and ends.startswith(b"diff")}
+    assert lines.reads < 3 * len(lines)
