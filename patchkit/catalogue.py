@@ -12,7 +12,7 @@ from patchkit.resources import patches_directory
 from patchkit.series import SERIES_NAME, Series, applies, available_series, find_series, read_series
 from patchkit.specifier import split_target
 from patchkit.target import TargetTree
-from patchkit.version import read_public
+from patchkit.version import read_public, same_public
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,14 +119,9 @@ def is_for(series: Series, tree: TargetTree) -> bool:
     if series.engine not in ("", tree.engine):
         return False
     locked = {one.version for one in series.lock.artifacts} if series.lock is not None else set()
-    if any(_same_release(label, tree.version) for label in (series.version, *locked)):
+    if any(same_public(label, tree.version) for label in (series.version, *locked)):
         return True
     return any(entry.trailers.applies_to and applies(entry, tree) for entry in series.entries)
-
-
-def _same_release(label: str, version: str) -> bool:
-    public = read_public(label)
-    return public is not None and public == read_public(version)
 
 
 def _not_one(patches: Path, found: Sequence[Shelved]) -> UsageError:

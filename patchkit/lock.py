@@ -18,7 +18,7 @@ from patchkit.pattern import compile_lazily
 from patchkit.quoting import typed_path
 from patchkit.record import dataclass
 from patchkit.target import TargetTree
-from patchkit.version import read_public
+from patchkit.version import same_public
 
 SCHEMA = 1
 LOCK_NAME = "series.lock"
@@ -196,10 +196,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _same_public(locked: str, version: str) -> bool:
-    if locked == version:
-        return True
-    public = read_public(locked)
-    return public is not None and public == read_public(version)
+    return locked == version or same_public(locked, version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,12 @@ def read_public(text: str) -> Version | None:
     return read_version(version.public) if version is not None else None
 
 
+def same_public(one: str, other: str) -> bool:
+    """Tell whether two versions are the same but for their local parts; False where one is none."""
+    public = read_public(one)
+    return public is not None and public == read_public(other)
+
+
 def set_has(specifier: str, version: str) -> bool | None:
     """Tell whether a set (`>=0.6,<0.7`) has a version, pre-releases too; None where one of the two is none."""
     from packaging.specifiers import SpecifierSet

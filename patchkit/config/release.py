@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from patchkit.version import read_public, read_version
+from patchkit.version import read_version
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -52,5 +52,6 @@ def _order(one: str, other: str) -> int:
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> tuple[Version, Version] | None:
     """Return a version, and it without its local part; None for what is no version."""
-    whole, public = read_version(text), read_public(text)
+    whole = read_version(text)
+    public = read_version(whole.public) if whole is not None else None
     return None if whole is None or public is None else (whole, public)
