@@ -24,7 +24,7 @@ def run_bench(
 
     A kernel that is wrong on any case of the check is not timed.
     """
-    workloads = [one for one in (GPU if device == "cuda" else CPU) if text in one.name]
+    workloads = [one for one in _workloads(device) if text in one.name]
     if not workloads:
         raise UsageError(f"no workload has {text!r} in its name{_where(device)}", hint=_hint(text, device))
     kernels = (*kernels_named(names), *flex.KERNELS)
@@ -67,11 +67,15 @@ def _wrong_kernels(
     return wrong
 
 
+def _workloads(device: str) -> tuple[Workload, ...]:
+    return GPU if device == "cuda" else CPU
+
+
 def _where(device: str) -> str:
     return "" if device == "cuda" else " on a CPU"
 
 
 def _hint(text: str, device: str) -> str:
-    names = "; ".join(workload.name for workload in (GPU if device == "cuda" else CPU))
+    names = "; ".join(workload.name for workload in _workloads(device))
     elsewhere = device != "cuda" and any(text in workload.name for workload in GPU)
     return f"there are: {names}" + (f"\n  with {text!r} there are some for a GPU: --device cuda" if elsewhere else "")

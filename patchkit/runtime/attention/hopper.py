@@ -24,6 +24,9 @@ _TILE_KEYS, _BOX = 64, 32
 _MOST_PACKED = 8
 _WITHOUT_WINDOW = 1 << 30
 _WARPS = 4  # each may list a tile
+_NOWHERE = dict.fromkeys(
+    ("key_starts", "key_tokens", "key_lengths", "table", "table_row", "key_page", "value_page", "pages", "page_size"), 0
+)
 
 
 def run(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor) -> None:
@@ -77,16 +80,18 @@ def _call(inputs: Inputs, pattern: Pattern, out: Tensor, lse: Tensor, counts: Te
 def _places(inputs: Inputs) -> dict[str, int]:
     """Return the members that say where keys lie: one after the other, or in pages."""
     key, table, starts, lengths = inputs.key, inputs.block_table, inputs.key_starts, inputs.key_lengths
+    if table is None:
+        pointer = 0 if starts is None else starts.data_ptr()
+        return {**_NOWHERE, "key_starts": pointer, "key_tokens": key.shape[0]}
     return {
-        "key_starts": 0 if starts is None else starts.data_ptr(),
+        **_NOWHERE,
         "key_lengths": 0 if lengths is None else lengths.data_ptr(),
-        "table": 0 if table is None else table.data_ptr(),
-        "table_row": 0 if table is None else table.stride(0),
-        "key_page": 0 if table is None else stride(key, 0),
-        "value_page": 0 if table is None else stride(inputs.value, 0),
-        "key_tokens": key.shape[0] if table is None else 0,
-        "pages": 0 if table is None else key.shape[0],
-        "page_size": 0 if table is None else key.shape[1],
+        "table": table.data_ptr(),
+        "table_row": table.stride(0),
+        "key_page": stride(key, 0),
+        "value_page": stride(inputs.value, 0),
+        "pages": key.shape[0],
+        "page_size": key.shape[1],
     }
 
 
