@@ -470,11 +470,12 @@ def test_guard_patches_in_the_context_of_each_other_are_switched_one_by_one(site
     assert difference(snapshot(site.root), pristine) == []
 
 
-def test_a_layer_below_guard_patches_in_the_context_of_each_other_comes_out(site: Site, tmp_path: Path) -> None:
+def put_layer_below(site: Site, tmp_path: Path) -> list[str]:
+    """Apply lower.diff, below two guard patches that stand in the context of each other; return the tree's options."""
+
     def steps(*on: str) -> dict[str, str]:
         return {**FILES, "vllm/step.py": beside(on)["vllm/step.py"]}
 
-    (site.patches / "vllm" / "Kconfig").write_text(KCONFIG)
     site.add("FAST", steps(), steps("FAST"))
     site.add("OTHER", steps("FAST"), steps("FAST", "OTHER"))
     target = ["--root", str(site.root), "--target", "vllm"]
@@ -482,6 +483,12 @@ def test_a_layer_below_guard_patches_in_the_context_of_each_other_comes_out(site
     lower = tmp_path / "lower.diff"
     lower.write_bytes(diff(FILES, changed(FILES, step=("def step(x):\n", "def step(x):\n    # one\n    # two\n"))))
     assert run(["apply", *target, "--patch", str(lower)]) == 0
+    return target
+
+
+def test_a_layer_below_guard_patches_in_the_context_of_each_other_comes_out(site: Site, tmp_path: Path) -> None:
+    (site.patches / "vllm" / "Kconfig").write_text(KCONFIG)
+    target = put_layer_below(site, tmp_path)
     assert site.patchkit("apply", "--set", "CONFIG_OTHER=y") == 0
     assert site.ask("step.tail(0)") == "111"
     assert run(["revert", *target, "lower.diff"]) == 0
@@ -514,16 +521,7 @@ def test_a_guard_patch_in_the_context_of_others_is_taken_out_by_itself(site: Sit
 
 
 def test_a_guard_patch_in_the_context_of_another_is_taken_out_above_a_layer(site: Site, tmp_path: Path) -> None:
-    def steps(*on: str) -> dict[str, str]:
-        return {**FILES, "vllm/step.py": beside(on)["vllm/step.py"]}
-
-    site.add("FAST", steps(), steps("FAST"))
-    site.add("OTHER", steps("FAST"), steps("FAST", "OTHER"))
-    target = ["--root", str(site.root), "--target", "vllm"]
-    assert run(["series", "lock", "--patches", str(site.patches), *target]) == 0
-    lower = tmp_path / "lower.diff"
-    lower.write_bytes(diff(FILES, changed(FILES, step=("def step(x):\n", "def step(x):\n    # one\n    # two\n"))))
-    assert run(["apply", *target, "--patch", str(lower)]) == 0
+    target = put_layer_below(site, tmp_path)
     assert site.patchkit("apply", "--set", "CONFIG_FAST=y", "--set", "CONFIG_OTHER=y") == 0
     assert run(["revert", *target, "0001-fast.patch"]) == 0
     assert site.ask("step.tail(0)") == "111"
